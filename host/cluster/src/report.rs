@@ -6,7 +6,7 @@
 //!
 //! The leader says in its entries which plugins are registered, and removes the entries of replicas that are gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use crate::store::Store;
 use crate::watch::words;
 
 mod departures;
+mod effect;
 mod leader;
 mod write;
 
@@ -48,10 +49,20 @@ pub(crate) struct Reports {
     pending: BTreeMap<(Kind, String), Instant>,
     /// Since when a plugin has not been registered as desired.
     unregistered: BTreeMap<String, Instant>,
+    /// Since when a plugin has not been shown to be effective.
+    ineffective: BTreeMap<String, Instant>,
     /// Entries that kube-apiserver stored in another form than they were written.
     changed: BTreeMap<String, ReplicaEntry>,
     /// The last failure to write, to log each once.
     failed: Option<String>,
+}
+
+/// A resource that desires a plugin.
+struct Desiring {
+    kind: Kind,
+    /// The plugin's name.
+    name: String,
+    resource: Resource,
 }
 
 /// The work that is left after a round.
@@ -100,6 +111,7 @@ impl Reports {
             recorder,
             pending: BTreeMap::new(),
             unregistered: BTreeMap::new(),
+            ineffective: BTreeMap::new(),
             changed: BTreeMap::new(),
             failed: None,
         }
@@ -134,19 +146,22 @@ impl Reports {
     /// Compares every status with what it should be, and writes the differences.
     async fn round(&mut self, plan: &Plan, serving: &Serving) -> Round {
         let mut round = Round::default();
-        let plugins = self.store.resources(Kind::Plugin);
-        let is_there = |name: &String| plugins.iter().any(|plugin| plugin.name == *name);
-        self.pending.retain(|(_, name), _| is_there(name));
-        self.unregistered.retain(|name, _| is_there(name));
-        self.changed.retain(|name, _| is_there(name));
+        let plugins = self.plugins();
+        let names: BTreeSet<&String> = plugins.iter().map(|plugin| &plugin.name).collect();
+        self.pending.retain(|(_, name), _| names.contains(name));
+        self.unregistered.retain(|name, _| names.contains(name));
+        self.ineffective.retain(|name, _| names.contains(name));
+        self.changed.retain(|name, _| names.contains(name));
+        drop(names);
         let gone = self.gone(&plugins, &mut round);
-        for mut resource in plugins {
-            let is_news = self.prune(&mut resource, &gone, &mut round).await;
-            self.plugin(resource, is_news, plan, serving, &mut round)
+        for mut plugin in plugins {
+            let is_news = self.prune(&mut plugin, &gone, &mut round).await;
+            self.plugin(plugin, is_news, plan, serving, &mut round)
                 .await;
         }
         for resource in self.store.resources(Kind::Exception) {
-            let verdict = plan.exceptions.get(&resource.name);
+            let key = self.store.key(Kind::Exception, &resource);
+            let verdict = plan.exceptions.get(&key);
             let verdict = verdict.filter(|verdict| {
                 verdict.uid == resource.uid && verdict.generation == resource.generation
             });
@@ -159,23 +174,42 @@ impl Reports {
         round
     }
 
+    /// The resources that desire plugins.
+    fn plugins(&self) -> Vec<Desiring> {
+        let store = &self.store;
+        let of_kind = move |kind| {
+            let resources = store.resources(kind).into_iter();
+            resources.map(move |resource| Desiring {
+                name: store.key(kind, &resource),
+                kind,
+                resource,
+            })
+        };
+        Kind::PLUGINS.into_iter().flat_map(of_kind).collect()
+    }
+
     async fn plugin(
         &mut self,
-        mut resource: Resource,
+        plugin: Desiring,
         mut is_news: bool,
         plan: &Plan,
         serving: &Serving,
         round: &mut Round,
     ) {
-        let verdict = plan.plugins.get(&resource.name);
+        let Desiring {
+            kind,
+            name,
+            mut resource,
+        } = plugin;
+        let verdict = plan.plugins.get(&name);
         let verdict = verdict.filter(|verdict| {
             verdict.uid == resource.uid && verdict.generation == resource.generation
         });
         // The reconciler has not seen this version yet.
         let Some(verdict) = verdict else { return };
         let replica = self.installation.replica.clone();
-        let own = status::entry(&self.installation, &resource.name, verdict, plan, serving);
-        let key = (Kind::Plugin, resource.name.clone());
+        let own = status::entry(&self.installation, &name, verdict, plan, serving);
+        let key = (kind, name.clone());
         let mut own = match own {
             Some(own) => own,
             None => {
@@ -189,24 +223,23 @@ impl Reports {
                 ReplicaEntry::new(&self.installation, false, "Loading", message, generation)
             }
         };
-        own.registration = self.registration(&resource, verdict, serving, round);
+        own.registration = self.registration(&name, &resource, verdict, serving, round);
+        own.effect = self.effect(&name, &resource, verdict, serving, round);
+        own.last_review = self.last_review(&name, &resource);
         let mut entries = status::entries(&resource);
-        if !entries.contains(&own) && self.changed.get(&resource.name) != Some(&own) {
+        if !entries.contains(&own) && self.changed.get(&name) != Some(&own) {
             is_news = true;
             let document = json!({ "replicas": [own.document(&now())] });
             let manager = manager(&replica);
-            match self
-                .write(Kind::Plugin, &resource, &manager, document)
-                .await
-            {
+            match self.write(kind, &resource, &manager, document).await {
                 Ok(written) => resource = written,
                 Err(Stop) => return round.by(Instant::now() + AFTER_FAILURE),
             }
             entries = status::entries(&resource);
-            self.note_changes(&resource.name, own, &entries);
+            self.note_changes(&name, own, &entries);
         }
         let conditions = status::conditions(&resource, &entries);
-        let key = (Kind::Plugin, resource.name.clone());
+        let key = (kind, name.clone());
         let unwritten = conditions
             .iter()
             .filter(|condition| !condition.is_written(&resource));
@@ -234,7 +267,7 @@ impl Reports {
                 return round.by(due);
             }
         }
-        self.conclude(Kind::Plugin, &resource, &conditions, &entries, round)
+        self.conclude(kind, &resource, &conditions, &entries, round)
             .await;
     }
 
@@ -284,7 +317,10 @@ impl Reports {
         }
         let manager = format!("tollgate-status-{}", self.installation.name);
         match self.write(kind, resource, &manager, document).await {
-            Ok(_) => self.pending.remove(&(kind, resource.name.clone())),
+            Ok(_) => {
+                let name = self.store.key(kind, resource);
+                self.pending.remove(&(kind, name))
+            }
             Err(Stop) => return round.by(Instant::now() + AFTER_FAILURE),
         };
         for condition in conditions {
@@ -337,6 +373,7 @@ impl Reports {
         if self.failed.as_ref() != Some(&why) {
             tracing::warn!(
                 kind = kind.name(),
+                namespace = resource.namespace,
                 name = resource.name,
                 reason = why,
                 "cannot write the status of a custom resource"

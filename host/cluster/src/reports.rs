@@ -21,6 +21,8 @@ pub struct Written {
     pub unchanged: usize,
     /// The reports that could not be written or deleted, with the reason.
     pub failed: Vec<String>,
+    /// The names of the desired reports, with the `resourceVersion` that they have now.
+    pub versions: Vec<(String, String)>,
 }
 
 /// The owner of the fields in server-side apply.
@@ -44,41 +46,76 @@ pub async fn write_reports(
 ) -> Result<Written, InventoryError> {
     let mut written = Written::default();
     for resource in resources {
-        let live = list(client, resource, selector).await?;
+        let live = list(client, resource, None, selector).await?;
         let own = |report: &&Value| report["kind"] == resource.kind.as_str();
-        let mut names = BTreeSet::new();
-        for report in desired.iter().filter(own) {
-            names.insert(place(report));
-            let same = live.iter().find(|live| place(live) == place(report));
-            if same.is_some_and(|live| has_all(live, report)) {
-                written.unchanged += 1;
-                continue;
-            }
-            match apply(client, resource, report).await {
-                Ok(()) => written.applied += 1,
-                Err(error) => written.failed.push(error.to_string()),
-            }
-        }
-        for report in live.iter().filter(|report| !names.contains(&place(report))) {
-            match delete(client, resource, report).await {
-                Ok(()) => written.deleted += 1,
-                Err(error) => written.failed.push(error.to_string()),
-            }
-        }
+        let desired: Vec<&Value> = desired.iter().filter(own).collect();
+        settle(client, resource, &live, &desired, &mut written).await;
     }
     Ok(written)
+}
+
+/// Makes the reports of one namespace, or the cluster-scoped ones, as desired, like [`write_reports`].
+///
+/// # Errors
+/// When the reports cannot be listed. A single report that cannot be written is in [`Written::failed`].
+pub async fn write_reports_in(
+    client: &Client,
+    resource: &Served,
+    namespace: Option<&str>,
+    selector: &str,
+    desired: &[Value],
+) -> Result<Written, InventoryError> {
+    let mut written = Written::default();
+    let live = list(client, resource, namespace, selector).await?;
+    let desired: Vec<&Value> = desired.iter().collect();
+    settle(client, resource, &live, &desired, &mut written).await;
+    Ok(written)
+}
+
+/// Writes the reports that differ from the live ones, and deletes the live ones that are not desired.
+async fn settle(
+    client: &Client,
+    resource: &Served,
+    live: &[Value],
+    desired: &[&Value],
+    written: &mut Written,
+) {
+    let mut names = BTreeSet::new();
+    for report in desired {
+        names.insert(place(report));
+        let same = live.iter().find(|live| place(live) == place(report));
+        if let Some(live) = same.filter(|live| has_all(live, report)) {
+            written.unchanged += 1;
+            written.versions.extend(version(live));
+            continue;
+        }
+        match apply(client, resource, report).await {
+            Ok(live) => {
+                written.applied += 1;
+                written.versions.extend(version(&live));
+            }
+            Err(error) => written.failed.push(error.to_string()),
+        }
+    }
+    for report in live.iter().filter(|report| !names.contains(&place(report))) {
+        match delete(client, resource, report).await {
+            Ok(()) => written.deleted += 1,
+            Err(error) => written.failed.push(error.to_string()),
+        }
+    }
 }
 
 async fn list(
     client: &Client,
     resource: &Served,
+    namespace: Option<&str>,
     selector: &str,
 ) -> Result<Vec<Value>, InventoryError> {
     let what = format!("list {resource}");
     let mut all = Vec::new();
     let mut params = ListParams::default().labels(selector).limit(PAGE);
     loop {
-        let request = Request::new(resource.path(None)).list(&params);
+        let request = Request::new(resource.path(namespace)).list(&params);
         let request = request
             .map_err(kube::Error::BuildRequest)
             .map_err(|error| InventoryError::of(&what, &error))?;
@@ -104,7 +141,12 @@ async fn list(
     }
 }
 
-async fn apply(client: &Client, resource: &Served, report: &Value) -> Result<(), InventoryError> {
+/// Writes a report, and returns it as kube-apiserver has it now.
+async fn apply(
+    client: &Client,
+    resource: &Served,
+    report: &Value,
+) -> Result<Value, InventoryError> {
     let (namespace, name) = place(report);
     let what = format!("write the {} {}", resource.kind, full_name(report));
     let params = PatchParams::apply(MANAGER).force();
@@ -113,10 +155,8 @@ async fn apply(client: &Client, resource: &Served, report: &Value) -> Result<(),
     let request = request
         .map_err(kube::Error::BuildRequest)
         .map_err(|error| InventoryError::of(&what, &error))?;
-    let answer = client.request_text(request).await;
-    answer
-        .map(drop)
-        .map_err(|error| InventoryError::of(&what, &error))
+    let answer = client.request(request).await;
+    answer.map_err(|error| InventoryError::of(&what, &error))
 }
 
 async fn delete(client: &Client, resource: &Served, report: &Value) -> Result<(), InventoryError> {
@@ -140,6 +180,12 @@ fn place(report: &Value) -> (Option<&str>, &str) {
     let metadata = &report["metadata"];
     let name = metadata["name"].as_str().unwrap_or_default();
     (metadata["namespace"].as_str(), name)
+}
+
+/// Returns the name and the `resourceVersion` of a live report.
+fn version(live: &Value) -> Option<(String, String)> {
+    let version = live["metadata"]["resourceVersion"].as_str()?;
+    Some((place(live).1.to_owned(), version.to_owned()))
 }
 
 fn full_name(report: &Value) -> String {

@@ -4,14 +4,17 @@ use serde_json::{Value, json};
 use tollgate_config::{Serving, ServingState};
 
 use crate::Installation;
+use crate::canary::Effect;
 use crate::desired::{Plan, Verdict};
 use crate::kinds::Resource;
 
+mod effective;
 mod registered;
 mod signature;
 #[cfg(test)]
 mod tests;
 
+use self::effective::effective;
 pub(crate) use self::registered::Registration;
 use self::registered::registered;
 pub(crate) use self::signature::Signature;
@@ -34,6 +37,10 @@ pub(crate) struct ReplicaEntry {
     pub(crate) signature: Option<Signature>,
     /// The words about the registration. Only the leader has some.
     pub(crate) registration: Option<Registration>,
+    /// The words about the effect. Only the leader has some.
+    pub(crate) effect: Option<Effect>,
+    /// When the replica called the plugin last, in RFC 3339. It is written rarely.
+    pub(crate) last_review: Option<String>,
 }
 
 /// A condition, without the time of its last change.
@@ -133,7 +140,11 @@ pub(crate) fn conditions(resource: &Resource, entries: &[ReplicaEntry]) -> Vec<C
     let Some(ready) = ready(resource, entries) else {
         return Vec::new();
     };
-    let others = [verified(resource, entries), registered(resource, entries)];
+    let others = [
+        verified(resource, entries),
+        registered(resource, entries),
+        effective(resource, entries),
+    ];
     std::iter::once(ready)
         .chain(others.into_iter().flatten())
         .collect()
@@ -230,7 +241,7 @@ fn cut(mut message: String) -> String {
 // === impl ReplicaEntry ===
 
 impl ReplicaEntry {
-    /// An entry of this replica, without a digest and without words about signature and registration.
+    /// An entry of this replica, without a digest and without words about signature, registration and effect.
     pub(crate) fn new(
         installation: &Installation,
         is_ready: bool,
@@ -248,6 +259,8 @@ impl ReplicaEntry {
             generation,
             signature: None,
             registration: None,
+            effect: None,
+            last_review: None,
         }
     }
 
@@ -271,6 +284,20 @@ impl ReplicaEntry {
             installation: text("installation").unwrap_or_default(),
             signature: Signature::read(value),
             registration: Registration::read(value),
+            effect: Effect::read(value),
+            last_review: text("lastReview"),
+        })
+    }
+
+    /// What `/plugins` shows of the entry. `generation` is the one of the resource.
+    pub(crate) fn shown(&self, generation: i64) -> Value {
+        json!({
+            "name": self.name,
+            "ready": self.is_ready,
+            "reason": self.reason,
+            "message": self.message,
+            "digest": self.digest,
+            "current": self.generation == generation,
         })
     }
 
@@ -292,6 +319,12 @@ impl ReplicaEntry {
         }
         if let Some(registration) = &self.registration {
             document["registered"] = registration.document();
+        }
+        if let Some(effect) = &self.effect {
+            document["effective"] = effect.document();
+        }
+        if let Some(last_review) = &self.last_review {
+            document["lastReview"] = json!(last_review);
         }
         document
     }

@@ -8,8 +8,10 @@ use tollgate_registration::{DOMAIN, Participant, Registration, TooSlow};
 
 use super::owner::OwnerReference;
 use super::record::{RECORD_ANNOTATION, Record};
+use super::uninstall::exclude;
 use crate::Installation;
 use crate::api::labels;
+use crate::canary;
 use crate::plugin::Plugin;
 
 /// The annotation with the namespace of the installation. Two installations of one name must not fight over a
@@ -56,6 +58,8 @@ pub(super) fn configuration(
             if webhook.get("objectSelector").is_none() {
                 webhook["objectSelector"] = json!({});
             }
+            exclude(webhook, &installation.name);
+            canary::add(webhook);
         }
     }
     let annotations: BTreeMap<&str, String> = [
@@ -90,11 +94,8 @@ pub(super) fn differences(expected: &Value, live: &Value) -> Vec<String> {
         match live.iter().find(|(other, _)| other == name) {
             None => differences.push(format!("{name}: missing")),
             Some((_, live)) => {
-                for field in FIELDS {
-                    if normal(&webhook[field]) != normal(&live[field]) {
-                        differences.push(format!("{name}: {field}"));
-                    }
-                }
+                let fields = differing(webhook, live, &FIELDS).into_iter();
+                differences.extend(fields.map(|field| format!("{name}: {field}")));
             }
         }
     }
@@ -113,6 +114,12 @@ pub(super) fn differences(expected: &Value, live: &Value) -> Vec<String> {
         differences.push("the order of the webhooks".to_owned());
     }
     differences
+}
+
+/// Lists the fields in which two webhooks differ.
+pub(crate) fn differing<'f>(expected: &Value, live: &Value, fields: &[&'f str]) -> Vec<&'f str> {
+    let differs = |field: &&&str| normal(&expected[**field]) != normal(&live[**field]);
+    fields.iter().filter(differs).copied().collect()
 }
 
 fn webhooks(object: &Value) -> Vec<(&str, &Value)> {

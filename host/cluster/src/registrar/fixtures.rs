@@ -57,6 +57,7 @@ pub(super) fn serving<'a>(plugins: impl IntoIterator<Item = &'a Plugin>) -> Anno
     Announcement {
         ready: true,
         plugins: plugins.into_iter().map(announced).collect(),
+        canary: None,
     }
 }
 

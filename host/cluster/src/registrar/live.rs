@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::StreamExt as _;
+use k8s_openapi::ByteString;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -152,6 +153,22 @@ impl Live {
             }
         }
         Registered(Some(names))
+    }
+
+    /// The `caBundle`s of all webhooks, in PEM. None while one of the configurations is not known. A webhook without a
+    /// `caBundle` has none here.
+    pub(crate) fn bundles(&self) -> Option<BTreeSet<Vec<u8>>> {
+        let mut bundles = BTreeSet::new();
+        for endpoint in [Endpoint::Mutate, Endpoint::Validate] {
+            let object = self.object(endpoint)?;
+            let webhooks = object.and_then(|object| object["webhooks"].as_array());
+            let of_webhooks = webhooks.into_iter().flatten().filter_map(|webhook| {
+                let bundle = &webhook["clientConfig"]["caBundle"];
+                serde_json::from_value::<ByteString>(bundle.clone()).ok()
+            });
+            bundles.extend(of_webhooks.map(|bundle| bundle.0));
+        }
+        Some(bundles)
     }
 
     fn slot(&mut self, endpoint: Endpoint) -> &mut Option<Seen> {

@@ -93,8 +93,10 @@ pub(crate) fn plan(
             .insert(plugin.name.clone(), Recorded::of(&plugin, false));
         plugins.push(plugin);
     }
-    if *known == Known::Unrecorded && !waiting.is_empty() {
-        // What is registered for whom is not known. So nothing is taken away until all is served.
+    let waits = |name: &String| !name.contains('/');
+    if *known == Known::Unrecorded && waiting.iter().any(waits) {
+        // What is registered for whom is not known. So nothing is taken away until all is served. Nobody waits for a
+        // plugin of a namespace: its author must not hold up the others.
         return Target::Keep;
     }
     Target::Register {

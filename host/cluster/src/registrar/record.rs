@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tollgate_admission::review::request::Operation;
 use tollgate_config::{ManifestRule, Match, Pattern, Rule, Scope};
 
@@ -131,6 +132,13 @@ impl RecordedRule {
         };
         Match::from_manifest_rules(&[rule]).ok()?.rules.pop()
     }
+}
+
+/// The rules of a plugin as a webhook has them, whole and not joined with those of others.
+pub(crate) fn rules_of(matching: &Match) -> Value {
+    let rules = matching.rules.iter().map(RecordedRule::of);
+    let rules: Vec<RecordedRule> = rules.collect();
+    serde_json::to_value(rules).expect("the keys of the maps are strings")
 }
 
 fn text(pattern: &Pattern) -> String {

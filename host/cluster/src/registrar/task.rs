@@ -11,18 +11,21 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tollgate_admission::{Endpoint, chain};
 
+use super::bundle::Bundle;
 use super::configuration::{NAMESPACE_ANNOTATION, configuration, differences};
+use super::examine::{Configuration, Examined};
 use super::live::{Live, api, known_of};
 use super::owner::{Owner, tie};
 use super::plan::{Target, plan};
 use super::problem::Problem;
 use super::repair::{self, Repairs};
 use super::standing::{Outlook, Standing, standings};
-use crate::Installation;
 use crate::api::{is_invalid, is_not_found};
+use crate::canary::{Entry, Shortfall};
 use crate::lease::{Leadership, Replicas};
-use crate::options::{Options, Trust};
+use crate::options::{Certificates, Options, Trust};
 use crate::plugin::Desired;
+use crate::{ClusterNamespaces, Installation};
 
 /// Both endpoints, in the order in which kube-apiserver calls them.
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::Mutate, Endpoint::Validate];
@@ -63,6 +66,12 @@ pub struct Report {
     pub plugins: BTreeMap<String, Standing>,
     /// What the leader lacks to decide anything about the plugins.
     pub undecided: Option<&'static str>,
+    /// The registered webhooks.
+    pub(crate) entries: Vec<Entry>,
+    /// Why kube-apiserver does not call a plugin for everything that it is for, by name.
+    pub(crate) shortfalls: BTreeMap<String, Shortfall>,
+    /// The plugins that have not been examined.
+    pub(crate) unexamined: BTreeSet<String>,
 }
 
 /// The task of the registrar.
@@ -79,6 +88,8 @@ pub(crate) struct Registrar {
     /// What somebody else changed last, for people.
     changes: [String; 2],
     events: repair::Recorder,
+    /// The CAs of a certificate of others.
+    bundle: Bundle,
 }
 
 // === impl Registrar ===
@@ -104,6 +115,7 @@ impl Registrar {
             applied: [None, None],
             repairs: Default::default(),
             changes: Default::default(),
+            bundle: Bundle::default(),
         }
     }
 
@@ -149,6 +161,7 @@ impl Registrar {
         };
         let Some(until) = leadership.until(Instant::now()) else {
             self.applied = [None, None];
+            self.bundle.forget();
             self.publish(Report::default());
             return never;
         };
@@ -180,7 +193,7 @@ impl Registrar {
                 return never;
             }
             Trust::System => None,
-            Trust::Bundle(pem) => Some(pem),
+            Trust::Bundle(pem) => Some(self.bundle(pem)),
         };
         let mut report = Report {
             leads: true,
@@ -189,6 +202,7 @@ impl Registrar {
         };
         let mut wake = never;
         let mut outlooks = ENDPOINTS.map(|endpoint| (endpoint, Outlook::default()));
+        let mut is_decided = [false; 2];
         for (index, endpoint) in ENDPOINTS.into_iter().enumerate() {
             let Some(live) = self.inputs.live.borrow().known(endpoint) else {
                 continue;
@@ -220,6 +234,7 @@ impl Registrar {
                     )
                 }
             };
+            is_decided[index] = true;
             let outcome = match expected {
                 Ok(expected) => self.bring(index, endpoint, expected, until).await,
                 Err(error) => Err(error.into()),
@@ -249,8 +264,38 @@ impl Registrar {
             outlook.known = self.inputs.live.borrow().known(endpoint);
         }
         report.plugins = standings(&desired, &outlooks);
+        let examined = self.examine(&desired, is_decided);
+        report.entries = examined.entries;
+        report.shortfalls = examined.shortfalls;
+        report.unexamined = examined.undecided;
         self.publish(report);
         wake
+    }
+
+    /// Compares the live configurations with what the plugins need.
+    fn examine(&self, desired: &Desired, is_decided: [bool; 2]) -> Examined {
+        let live = self.inputs.live.borrow();
+        let configurations = [0, 1].map(|index| Configuration {
+            endpoint: ENDPOINTS[index],
+            applied: self.applied[index].as_ref(),
+            live: live.object(ENDPOINTS[index]).flatten(),
+            is_decided: is_decided[index],
+        });
+        let namespaces = self.options.namespaces.as_deref();
+        let namespaces = namespaces.map(ClusterNamespaces::all).unwrap_or_default();
+        let excluded = &self.options.registration.excluded_namespaces;
+        Examined::of(desired, &configurations, excluded, &namespaces)
+    }
+
+    /// Returns the CAs to register. The own authority keeps both CAs in its bundle itself.
+    fn bundle(&mut self, pem: Vec<u8>) -> Vec<u8> {
+        match self.options.certificates {
+            Certificates::Own { .. } => pem,
+            Certificates::Given(_) => {
+                let live = self.inputs.live.borrow().bundles();
+                self.bundle.with(&pem, live.as_ref(), Instant::now())
+            }
+        }
     }
 
     /// Brings one configuration to what is expected. Returns when to try again, if a repair waits.
@@ -502,6 +547,9 @@ impl Registrar {
             report.leads = true;
             report.undecided = Some(why);
             report.plugins.clear();
+            report.entries.clear();
+            report.shortfalls.clear();
+            report.unexamined.clear();
             is_news
         });
     }

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use tollgate_config::Serving;
 
 use super::write::remove_entry;
-use super::{AFTER_FAILURE, PROGRESS, Reports, Round};
+use super::{AFTER_FAILURE, Desiring, PROGRESS, Reports, Round};
 use crate::desired::Verdict;
-use crate::kinds::{Kind, Resource};
+use crate::kinds::Resource;
 use crate::lead::Management;
 use crate::status::{self, Registration, ReplicaEntry};
 
@@ -17,12 +17,13 @@ use crate::status::{self, Registration, ReplicaEntry};
 
 impl Reports {
     /// Returns the replicas that are gone, if this replica leads.
-    pub(super) fn gone(&mut self, plugins: &[Resource], round: &mut Round) -> BTreeSet<String> {
+    pub(super) fn gone(&mut self, plugins: &[Desiring], round: &mut Round) -> BTreeSet<String> {
         let Management::Own(lead) = self.management.borrow().clone() else {
             return BTreeSet::new();
         };
         let now = Instant::now();
-        let entries: Vec<ReplicaEntry> = plugins.iter().flat_map(status::entries).collect();
+        let entries = plugins.iter().map(|plugin| &plugin.resource);
+        let entries: Vec<ReplicaEntry> = entries.flat_map(status::entries).collect();
         // Every replica looks, so that a new leader knows since when.
         let departed = self.departures.look(
             &entries,
@@ -44,31 +45,36 @@ impl Reports {
     /// Removes the entries of replicas that are gone. Returns whether there was one.
     pub(super) async fn prune(
         &mut self,
-        resource: &mut Resource,
+        plugin: &mut Desiring,
         gone: &BTreeSet<String>,
         round: &mut Round,
     ) -> bool {
         let mut is_news = false;
         let own = self.installation.full_name();
+        let Desiring {
+            kind,
+            name,
+            resource,
+        } = plugin;
         for entry in status::entries(resource) {
             // A replica of another installation can have the same name.
             if entry.installation != own || !gone.contains(&entry.name) {
                 continue;
             }
-            match remove_entry(&self.client, resource, &entry.name).await {
+            match remove_entry(&self.client, *kind, resource, &entry.name).await {
                 Ok(written) => {
                     tracing::info!(
-                        name = resource.name,
+                        name,
                         replica = entry.name,
                         "removed the entry of a replica that is gone from a status"
                     );
-                    self.store.apply(Kind::Plugin, written.clone());
+                    self.store.apply(*kind, written.clone());
                     *resource = written;
                     is_news = true;
                 }
                 Err(reason) => {
                     tracing::debug!(
-                        name = resource.name,
+                        name,
                         replica = entry.name,
                         reason,
                         "cannot remove the entry of a replica that is gone"
@@ -84,6 +90,7 @@ impl Reports {
     /// moment wait.
     pub(super) fn registration(
         &mut self,
+        name: &str,
         resource: &Resource,
         verdict: &Verdict,
         serving: &Serving,
@@ -102,15 +109,15 @@ impl Reports {
                 if !report.leads {
                     return None;
                 }
-                let served = serving.get(&resource.name);
-                Registration::of_leader(&resource.name, verdict, served, &report)
+                let served = serving.get(name);
+                Registration::of_leader(name, verdict, served, &report)
             }
         };
         if said.is_settled() || written.as_ref() == Some(&said) {
-            self.unregistered.remove(&resource.name);
+            self.unregistered.remove(name);
             return Some(said);
         }
-        let since = self.unregistered.entry(resource.name.clone());
+        let since = self.unregistered.entry(name.to_owned());
         let due = *since.or_insert_with(Instant::now) + PROGRESS;
         if Instant::now() < due {
             round.by(due);

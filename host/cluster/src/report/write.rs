@@ -17,10 +17,14 @@ pub(super) const LONGEST_WRITE: Duration = Duration::from_secs(10);
 
 /// Removes the entries of a replica from every status, because it ends.
 pub(crate) async fn leave(client: &Client, store: &Store, replica: &str) {
-    for resource in store.resources(Kind::Plugin) {
+    let of_kind = |kind| {
+        let resources = store.resources(kind).into_iter();
+        resources.map(move |resource| (kind, resource))
+    };
+    for (kind, resource) in Kind::PLUGINS.into_iter().flat_map(of_kind) {
         let entries = status::entries(&resource);
         if entries.iter().any(|entry| entry.name == replica)
-            && let Err(reason) = remove_entry(client, &resource, replica).await
+            && let Err(reason) = remove_entry(client, kind, &resource, replica).await
         {
             tracing::debug!(
                 name = resource.name,
@@ -34,11 +38,12 @@ pub(crate) async fn leave(client: &Client, store: &Store, replica: &str) {
 /// Removes the entry of a replica, and returns the resource as it is then.
 pub(super) async fn remove_entry(
     client: &Client,
+    kind: Kind,
     resource: &Resource,
     replica: &str,
 ) -> Result<Resource, String> {
     let (manager, nothing) = (manager(replica), json!({}));
-    write(client, Kind::Plugin, resource, &manager, &nothing).await
+    write(client, kind, resource, &manager, &nothing).await
 }
 
 /// The field manager of a replica's entries.

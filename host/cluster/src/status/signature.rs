@@ -1,7 +1,7 @@
-//! The condition `Verified`: whether the plugin's artifact is signed by a trusted key.
+//! The condition `Verified`: whether the plugin's artifact is signed as required.
 
 use serde_json::{Value, json};
-use tollgate_config::PluginConfig;
+use tollgate_config::{PluginConfig, SignatureRequirement, SignerProof};
 
 use super::{Condition, PROGRESSING, ReplicaEntry, cut};
 use crate::kinds::Resource;
@@ -11,15 +11,17 @@ use crate::kinds::Resource;
 pub(crate) enum Signature {
     /// The configuration requires none.
     NotRequired,
-    /// A key of one of these files has signed what serves.
+    /// What serves is signed as the entry requires.
     Trusted {
-        /// The files of the configuration.
+        /// The signers that the entry trusts: files with keys, and identities.
         keys: Vec<String>,
     },
-    /// No trusted key has signed the desired version.
+    /// The desired version is not signed as required.
     Untrusted,
 }
 
+/// The beginning of a signer that is an identity.
+const IDENTITY: &str = "the identity ";
 /// The type of the condition.
 const VERIFIED: &str = "Verified";
 
@@ -54,13 +56,14 @@ pub(crate) fn verified(resource: &Resource, entries: &[ReplicaEntry]) -> Option<
     match &first.signature {
         Some(Signature::Trusted { keys }) if is_same => {
             let by = match keys.as_slice() {
+                [identity] if identity.starts_with(IDENTITY) => identity.clone(),
                 [key] => format!("a key of {key}"),
                 keys => format!("a key of one of {}", keys.join(", ")),
             };
             condition("True", "Trusted", format!("the artifact is signed by {by}"))
         }
         Some(Signature::NotRequired) if is_same => {
-            let message = "no signature is required: set signatures.keys to require one";
+            let message = "no signature is required: set signatures.keys or signatures.policies to require one";
             condition("Unknown", "NotRequired", message.to_owned())
         }
         _ => {
@@ -75,12 +78,15 @@ pub(crate) fn verified(resource: &Resource, entries: &[ReplicaEntry]) -> Option<
 impl Signature {
     /// The verdict about a version that serves. Tollgate loads an artifact only if it is signed as the entry requires.
     pub(crate) fn of_serving(config: &PluginConfig) -> Self {
-        if config.signature_keys.is_empty() {
+        let SignatureRequirement::Policy(policy) = config.signature_requirement() else {
             return Self::NotRequired;
-        }
-        let keys = config.signature_keys.iter();
+        };
+        let keys = policy.signers.iter().map(|signer| match &signer.proof {
+            SignerProof::Key(path) => path.display().to_string(),
+            SignerProof::Identity { .. } => signer.to_string(),
+        });
         Self::Trusted {
-            keys: keys.map(|path| path.display().to_string()).collect(),
+            keys: keys.collect(),
         }
     }
 

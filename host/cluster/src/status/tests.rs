@@ -27,6 +27,7 @@ fn resource(status: Value) -> Resource {
         name: "guard".to_owned(),
         namespace: None,
         uid: "uid".to_owned(),
+        created: String::new(),
         generation: 2,
         spec: json!({}),
         status,
@@ -271,4 +272,15 @@ fn events_tell_of_trouble_and_of_its_end_only() {
         .collect();
     let after = resource(json!({ "conditions": documents }));
     assert!(of(&good, "Verified").is_news(&after));
+}
+
+#[test]
+fn shows_whether_an_entry_is_about_the_current_generation() {
+    let shown = entry("pod-a").shown(2);
+    assert_eq!(shown["name"], "pod-a");
+    assert_eq!(
+        (&shown["ready"], &shown["current"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(entry("pod-a").shown(3)["current"], false);
 }

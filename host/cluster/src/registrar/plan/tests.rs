@@ -51,6 +51,34 @@ fn keeps_rules_of_a_desired_plugin_when_replicas_lose_it() {
 }
 
 #[test]
+fn plugin_of_a_namespace_holds_nothing_up() {
+    let pods = plugin("pods", matching(&[rule("", "pods")]));
+    let own = plugin("team-a/own", matching(&[rule("", "services")]));
+    let ready = serving([&pods]);
+    // Nobody serves the namespace's plugin yet.
+    let target = plan(
+        VALIDATE,
+        &desired(&[&pods, &own]),
+        &[&ready],
+        &Known::Unrecorded,
+    );
+    let record = record(target);
+    assert_eq!(record.0.keys().collect::<Vec<_>>(), ["pods"]);
+    // A plugin that the leader has not loaded stays registered.
+    let unloaded = Plugin {
+        mutates: true,
+        ..own.clone()
+    };
+    let known = recorded(&[&pods, &own]);
+    let wanted = desired(&[&pods, &unloaded]);
+    let kept = self::record(plan(VALIDATE, &wanted, &[&ready], &known));
+    assert_eq!(kept.0["team-a/own"].rules, Recorded::of(&own, true).rules);
+    assert_eq!(kept.0["pods"], Recorded::of(&pods, true));
+    let mutating = self::record(plan(Endpoint::Mutate, &wanted, &[&ready], &Known::Absent));
+    assert_eq!(mutating, Record::default());
+}
+
+#[test]
 fn removes_rules_before_the_plugin_goes() {
     let pods = plugin("pods", matching(&[rule("", "pods")]));
     let ready = serving([&pods]);
