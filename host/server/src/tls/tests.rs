@@ -332,3 +332,87 @@ async fn keeps_previous_authority_when_expired_one_replaces_it() {
     assert!(certificates.refresh(&metrics).expect("usable"));
     assert_ne!(certificates.live.0.load().cert[0], first);
 }
+
+/// A CA, and what it signs.
+struct Signer(rcgen::Issuer<'static, KeyPair>, String);
+
+impl Signer {
+    fn new(name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        let pem = params.self_signed(&key).expect("a CA").pem();
+        Self(rcgen::Issuer::new(params, key), pem)
+    }
+
+    /// Signs a certificate that is valid for some hours from now.
+    fn pair(&self, hours: i64) -> (String, String) {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(vec!["gate.system.svc".to_owned()]).expect("names");
+        let now = OffsetDateTime::now_utc();
+        params.not_before = now - time::Duration::hours(1);
+        params.not_after = now + time::Duration::hours(hours);
+        let certificate = params.signed_by(&key, &self.0).expect("a certificate");
+        (certificate.pem(), key.serialize_pem())
+    }
+}
+
+#[tokio::test]
+async fn certificate_of_another_ca_waits_until_that_ca_is_registered() {
+    let (old, new) = (Signer::new("old"), Signer::new("new"));
+    let registered = Arc::new(std::sync::Mutex::new(None));
+    let register = |bundles: Option<&[&str]>| {
+        let bundles = bundles.map(|bundles| {
+            let bundles = bundles.iter().map(|bundle| bundle.as_bytes().to_vec());
+            bundles.collect::<std::collections::BTreeSet<_>>()
+        });
+        *registered.lock().expect("not poisoned") = bundles;
+    };
+    let files = Files::new();
+    let (certificate, key) = old.pair(2);
+    files.write(&certificate, &key);
+    let source = registered.clone();
+    let authorities =
+        RegisteredAuthorities::new(move || source.lock().expect("not poisoned").clone());
+    let certificates = files.load().await.expect("usable");
+    let certificates = certificates.registered_with(Some(authorities));
+    let metrics = Metrics::new();
+    let refresh = || certificates.refresh(&metrics).expect("usable");
+    register(Some(&[&old.1]));
+    // One of the same CA does not wait.
+    let (certificate, key) = old.pair(2);
+    files.write(&certificate, &key);
+    assert!(refresh());
+    // One of another CA waits until every webhook has that CA.
+    let (certificate, key) = new.pair(2);
+    files.write(&certificate, &key);
+    let both = format!("{}{}", old.1, new.1);
+    assert!(!refresh());
+    register(Some(&[&old.1, &both]));
+    assert!(!refresh());
+    register(Some(&[&both]));
+    assert!(refresh());
+    assert!(!refresh(), "it is served already");
+    // Where the served one is not trusted either, nothing is gained by waiting.
+    register(Some(&[&old.1]));
+    let (certificate, key) = new.pair(2);
+    files.write(&certificate, &key);
+    assert!(refresh());
+    // What is not known, and what has no webhook, holds nothing up.
+    for bundles in [None, Some(&[][..])] {
+        register(bundles);
+        let (certificate, key) = old.pair(2);
+        files.write(&certificate, &key);
+        assert!(refresh());
+    }
+    // An expired certificate does not hold up its successor.
+    register(Some(&[&old.1]));
+    let (certificate, key) = new.pair(9);
+    files.write(&certificate, &key);
+    let later = OffsetDateTime::now_utc() + time::Duration::hours(3);
+    assert!(!certificates.refresh(&metrics).expect("usable"));
+    assert!(certificates.refresh_at(&metrics, later).expect("usable"));
+}
