@@ -3,14 +3,20 @@
 //! - An entry of the file wins over a resource of the same name.
 //! - A resource that cannot be used keeps its last valid version.
 //! - Before the first lists are read, the last known good stands for the resources.
+//! - Plugins and exceptions of namespaces do what `tenancy` allows, and nothing beyond their namespaces.
 
-use std::collections::BTreeMap;
+mod exceptions;
+mod tenants;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tollgate_config::problem::Collector;
-use tollgate_config::{Config, PluginConfig, PluginName, SharedException};
+use tollgate_config::{Config, PluginConfig, PluginName, SettingsSource, Tenancy};
 
 use crate::kinds::Resource;
 use crate::settings::{self, Held, Holder, HolderKind};
@@ -20,10 +26,18 @@ use crate::settings::{self, Held, Holder, HolderKind};
 pub(crate) struct World {
     /// The plugins by name. None before they were listed.
     pub(crate) plugins: Option<BTreeMap<String, Resource>>,
-    /// The exceptions by name. None before they were listed.
+    /// The plugins of namespaces by namespace and name. None before they were listed.
+    pub(crate) tenants: Option<BTreeMap<String, Resource>>,
+    /// The exceptions by name; those of other namespaces than the installation's by namespace and name. None before they
+    /// were listed.
     pub(crate) exceptions: Option<BTreeMap<String, Resource>>,
     /// The objects that hold settings.
     pub(crate) held: BTreeMap<Holder, Held>,
+    /// The namespace of the installation. None if the resources come from files, and nobody has said it.
+    pub(crate) namespace: Option<String>,
+    /// The kinds of objects that may hold settings for plugins of namespaces. None if namespaces have no plugins: the
+    /// process was started without `tenancy`.
+    pub(crate) tenancy: Option<BTreeSet<SettingsSource>>,
 }
 
 /// The entries that resources desired when they last were valid, by name.
@@ -34,6 +48,8 @@ pub(crate) type Kept = BTreeMap<String, Entry>;
 pub(crate) struct Entry {
     /// The resource that it comes from. None for an entry of the last known good.
     pub(crate) uid: Option<String>,
+    /// What allowed the entry, if it is a plugin of a namespace.
+    pub(crate) tenancy: Option<Arc<Tenancy>>,
     pub(crate) order: i64,
     pub(crate) plugin: PluginConfig,
     pub(crate) shadow: Option<PluginConfig>,
@@ -44,9 +60,11 @@ pub(crate) struct Entry {
 pub struct Plan {
     /// The configuration with all plugins, those of the file and those of resources.
     pub config: Config,
-    /// The verdict about each `ClusterAdmissionPlugin`, by name.
+    /// The verdict about each `ClusterAdmissionPlugin`, by name, and about each `AdmissionPlugin`, by namespace and name
+    /// with a slash between them.
     pub plugins: BTreeMap<String, Verdict>,
-    /// The verdict about each `PluginException`, by name.
+    /// The verdict about each `PluginException`, by name. Those of other namespaces than the installation's have the
+    /// namespace and a slash before the name.
     pub exceptions: BTreeMap<String, Verdict>,
 }
 
@@ -72,6 +90,18 @@ pub struct Refusal {
     pub message: String,
 }
 
+/// The replicas have no common state of a rollout, so each would decide alone.
+const ROLLOUT: &str = "spec.rollout: not supported in a custom resource, because the replicas do not share the state of a \
+    rollout: write the plugin into the configuration file, or use spec.shadow and change spec.source";
+
+/// The spec of a resource, as an entry of the file would be written.
+struct Stripped {
+    spec: Value,
+    order: i64,
+    /// Whether settings come from a Secret.
+    is_secret: bool,
+}
+
 /// The place of the file's entries in the order.
 const ORDER_OF_FILE: i64 = 0;
 
@@ -82,8 +112,10 @@ pub(crate) fn plan(file: &Config, folder: &Path, world: &World, kept: &mut Kept)
     if let Some(resources) = &world.plugins {
         kept.retain(|name, entry| {
             let resource = resources.get(name);
-            resource
-                .is_some_and(|resource| entry.uid.as_ref().is_none_or(|uid| *uid == resource.uid))
+            tenants::is_tenant(name)
+                || resource.is_some_and(|resource| {
+                    entry.uid.as_ref().is_none_or(|uid| *uid == resource.uid)
+                })
         });
         for (name, resource) in resources {
             let read = entry(file, folder, resource, &world.held);
@@ -103,23 +135,14 @@ pub(crate) fn plan(file: &Config, folder: &Path, world: &World, kept: &mut Kept)
             verdicts.insert(name.clone(), verdict);
         }
     }
+    tenants::add(file, folder, world, kept, &mut verdicts);
     let mut config = merge(file, kept);
     let is_unserved = |(name, verdict): &(&String, &Verdict)| {
         verdict.refusal.is_some() && !verdict.is_kept && !has(file, name)
     };
     let unserved = verdicts.iter().filter(is_unserved);
     config.refused = unserved.map(|(name, _)| name.clone()).collect();
-    let exceptions = world.exceptions.iter().flatten();
-    let exceptions = exceptions.map(|(name, resource)| {
-        let verdict = Verdict {
-            uid: resource.uid.clone(),
-            generation: resource.generation,
-            refusal: except(&mut config, resource).err(),
-            is_kept: false,
-        };
-        (name.clone(), verdict)
-    });
-    let exceptions = exceptions.collect();
+    let exceptions = exceptions::add(&mut config, world);
     Plan {
         config,
         plugins: verdicts,
@@ -155,37 +178,23 @@ fn entry(
         );
         return Err(invalid(message));
     }
-    let mut spec = resource.spec.clone();
-    let Some(keys) = spec.as_object_mut() else {
-        return Err(invalid("spec: missing".to_owned()));
-    };
-    let order = keys.remove("order").as_ref().map_or(Some(0), Value::as_i64);
-    let Some(order) = order else {
-        return Err(invalid("spec.order: expected an integer".to_owned()));
-    };
-    let problems = Collector::default();
-    let refs = settings::read(&resource.spec, &problems);
-    problems
-        .finish(Some(()))
-        .map_err(|problems| invalid(problems.to_string()))?;
-    keys.remove("settingsFrom");
-    // A value of the wrong type stays, and the parser reports it.
-    if !refs.is_empty() && keys.get("settings").is_none_or(Value::is_object) {
-        let settings = settings::merge(&resource.spec, &refs, held)?;
-        keys.insert("settings".to_owned(), settings);
+    let Stripped {
+        mut spec,
+        order,
+        is_secret,
+    } = Stripped::of(resource, None, held, |_| Ok(()))?;
+    if let Some(keys) = spec.as_object_mut() {
+        keys.insert("name".to_owned(), json!(name));
     }
-    keys.insert("name".to_owned(), json!(name));
     let read = file.read_entry(&spec, "spec", folder);
     let (mut plugin, mut shadow) = read.map_err(|problems| invalid(problems.to_string()))?;
-    let is_secret = refs
-        .iter()
-        .any(|reference| reference.holder.kind == HolderKind::Secret);
     plugin.secret_settings = is_secret;
     if let Some(shadow) = &mut shadow {
         shadow.secret_settings = is_secret;
     }
     Ok(Entry {
         uid: Some(resource.uid.clone()),
+        tenancy: None,
         order,
         plugin,
         shadow,
@@ -199,7 +208,8 @@ fn invalid(message: String) -> Refusal {
     }
 }
 
-/// Merges the entries by their order. At the same order, the file's come first, and the others by name.
+/// Merges the entries by their order. At the same order, the file's come first, and the others by name. The plugins of
+/// namespaces come last: each of them has a webhook of its own.
 fn merge(file: &Config, kept: &Kept) -> Config {
     let mut config = file.clone();
     let of_file = std::mem::take(&mut config.plugins).into_iter();
@@ -208,59 +218,83 @@ fn merge(file: &Config, kept: &Kept) -> Config {
         all.push((entry.order, entry.plugin.clone()));
         config.shadows.extend(entry.shadow.clone());
     }
-    all.sort_by_key(|(order, _)| *order);
+    all.sort_by_key(|(order, plugin)| (plugin.name.namespace().is_some(), *order));
     config.plugins = all.into_iter().map(|(_, plugin)| plugin).collect();
     config
 }
 
-/// Adds an exception to each of its plugins.
-fn except(config: &mut Config, resource: &Resource) -> Result<(), Refusal> {
-    let shared = SharedException::read(&resource.spec);
-    let shared = shared.map_err(|problems| invalid(problems.to_string()))?;
-    let mut unknown = Vec::new();
-    for name in &shared.plugins {
-        let plugins = config.plugins.iter_mut();
-        match plugins.into_iter().find(|plugin| plugin.name == *name) {
-            Some(plugin) => plugin.add_exception(shared.exception.clone().named(&resource.name)),
-            None => unknown.push(name.as_str()),
+// === impl Stripped ===
+
+impl Stripped {
+    /// Takes the keys out of a spec that only custom resources have. Settings come from objects in `namespace`, or else
+    /// in that of the installation. `allows` refuses kinds of such objects.
+    fn of(
+        resource: &Resource,
+        namespace: Option<&str>,
+        held: &BTreeMap<Holder, Held>,
+        allows: impl Fn(HolderKind) -> Result<(), Refusal>,
+    ) -> Result<Self, Refusal> {
+        let mut spec = resource.spec.clone();
+        let Some(keys) = spec.as_object_mut() else {
+            return Err(invalid("spec: missing".to_owned()));
+        };
+        let order = keys.remove("order").as_ref().map_or(Some(0), Value::as_i64);
+        let Some(order) = order else {
+            return Err(invalid("spec.order: expected an integer".to_owned()));
+        };
+        let problems = Collector::default();
+        let refs = settings::read(&resource.spec, namespace, &problems);
+        problems
+            .finish(Some(()))
+            .map_err(|problems| invalid(problems.to_string()))?;
+        let kinds = || refs.iter().map(|reference| reference.holder.kind);
+        kinds().try_for_each(allows)?;
+        let is_secret = kinds().any(|kind| kind == HolderKind::Secret);
+        keys.remove("settingsFrom");
+        if keys.contains_key("rollout") {
+            return Err(invalid(ROLLOUT.to_owned()));
         }
+        // A value of the wrong type stays, and the parser reports it.
+        if !refs.is_empty() && keys.get("settings").is_none_or(Value::is_object) {
+            let settings = settings::merge(&resource.spec, &refs, held)?;
+            keys.insert("settings".to_owned(), settings);
+        }
+        Ok(Self {
+            spec,
+            order,
+            is_secret,
+        })
     }
-    if !shared.exception.is_active(SystemTime::now()) {
-        let message = "the exception is over; delete it, or change spec.expires".to_owned();
-        return Err(Refusal {
-            reason: "Expired",
-            message,
-        });
-    }
-    if !unknown.is_empty() {
-        let message = format!(
-            "no plugin has the name {}: correct spec.plugins, or create the plugin; the exception applies to the other \
-             plugins",
-            unknown.join(" or ")
-        );
-        return Err(Refusal {
-            reason: "PluginUnknown",
-            message,
-        });
-    }
-    Ok(())
 }
 
 // === impl World ===
 
 impl World {
-    /// Lists the objects that hold settings for the plugins.
-    pub(crate) fn holders(&self) -> std::collections::BTreeSet<Holder> {
+    /// Lists the objects that hold settings for the plugins. Tollgate asks for no object that `tenancy` does not allow.
+    pub(crate) fn holders(&self) -> BTreeSet<Holder> {
         let plugins = self.plugins.iter().flat_map(BTreeMap::values);
-        plugins
-            .flat_map(|resource| settings::holders(&resource.spec))
-            .collect()
+        let own = plugins.flat_map(|resource| settings::holders(&resource.spec, None));
+        let tenants = self.tenants.iter().flat_map(BTreeMap::values);
+        let allowed = self.tenancy.as_ref();
+        let is_allowed = move |holder: &Holder| {
+            allowed.is_some_and(|allowed| allowed.contains(&holder.kind.source()))
+        };
+        let of_tenants = tenants
+            .flat_map(|resource| settings::holders(&resource.spec, resource.namespace.as_deref()))
+            .filter(is_allowed);
+        own.chain(of_tenants).collect()
+    }
+
+    /// Returns whether every kind has been listed that the plan depends on. Without `tenancy`, plugins of namespaces have
+    /// no effect, and the lack of their list has none either.
+    pub(crate) fn is_listed(&self) -> bool {
+        let has_tenants = self.tenancy.is_none() || self.tenants.is_some();
+        self.plugins.is_some() && self.exceptions.is_some() && has_tenants
     }
 
     /// Returns whether everything has been read that the plan depends on.
     pub(crate) fn is_complete(&self) -> bool {
-        let is_listed = self.plugins.is_some() && self.exceptions.is_some();
-        is_listed
+        self.is_listed()
             && self
                 .holders()
                 .iter()
@@ -283,6 +317,7 @@ impl Entry {
             let shadow = shadows.iter().find(|shadow| shadow.name.entry() == name);
             let entry = Self {
                 uid: None,
+                tenancy: None,
                 order: ORDER_OF_FILE,
                 shadow: shadow.cloned(),
                 plugin,
