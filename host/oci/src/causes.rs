@@ -94,6 +94,17 @@ pub enum AuthoritiesProblem {
     Empty,
 }
 
+/// Why a file with a trusted root cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RootProblem {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(std::io::Error),
+    /// The file is no trusted root, or one that Tollgate cannot use.
+    #[error("{0}; expected a trusted_root.json of Sigstore")]
+    Invalid(String),
+}
+
 /// Why a file with keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysProblem {

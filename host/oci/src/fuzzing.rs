@@ -1,13 +1,14 @@
 //! Entry points for fuzzing the code that reads the answers of a registry.
 
 use std::net::IpAddr;
-use std::path::Path;
 
 use tollgate_admission::chain;
+use tollgate_config::{Reference, SignaturePolicy, Signer, SignerProof, TextPattern};
 
 use super::address;
 use super::manifest::{Manifest, is_digest};
-use super::signature::{Form, PublicKey, signatures};
+use super::referrers::bundles_in;
+use super::signature::{Form, Proof, PublicKey, Root, Trusted, signatures};
 
 /// Reads a manifest and returns the digest of its one layer.
 ///
@@ -37,12 +38,8 @@ pub fn count_signatures(manifest: &[u8]) -> Result<usize, String> {
 /// Reads a public key and checks a signature with it.
 #[must_use]
 pub fn is_signed(key: &[u8], payload: &[u8], signature: &[u8]) -> bool {
-    let Some(key) = PublicKey::of(key, Path::new("key.pub")) else {
-        return false;
-    };
-    let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
     let form = Form::Simple(signature.to_vec());
-    super::signature::verify(&[key], digest, payload, &form).is_ok()
+    proof(key, None, payload, &form).is_ok()
 }
 
 /// Verifies a bundle against a key.
@@ -50,11 +47,46 @@ pub fn is_signed(key: &[u8], payload: &[u8], signature: &[u8]) -> bool {
 /// # Errors
 /// The reason why the bundle does not count, as an operator reads it.
 pub fn bundle(key: &[u8], bundle: &[u8]) -> Result<(), String> {
-    let keys: Vec<PublicKey> = PublicKey::of(key, Path::new("key.pub"))
-        .into_iter()
-        .collect();
-    let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
-    super::signature::verify(&keys, digest, bundle, &Form::Bundle).map(drop)
+    proof(key, None, bundle, &Form::Bundle)
+}
+
+/// Verifies a bundle against a trusted root.
+///
+/// # Errors
+/// The reason why the root cannot be used, or why the bundle does not count.
+pub fn keyless(root: &[u8], bundle: &[u8]) -> Result<(), String> {
+    proof(&[], Some(Root::of(root)?), bundle, &Form::Bundle)
+}
+
+fn proof(key: &[u8], root: Option<Root>, layer: &[u8], form: &Form) -> Result<(), String> {
+    const DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    let identity = Signer {
+        name: "anyone".into(),
+        proof: SignerProof::Identity {
+            issuer: TextPattern::everything(),
+            subject: TextPattern::everything(),
+        },
+    };
+    let key = PublicKey::of(key).into_iter().collect();
+    let signers = vec![Signer::of_key("key.pub".into()), identity];
+    let policy = SignaturePolicy::of_signers("fuzzing", signers);
+    let reference = Reference {
+        registry: "registry.example.com".to_owned(),
+        repository: "fuzzing".to_owned(),
+        tag: None,
+        digest: Some(DIGEST.to_owned()),
+    };
+    let trusted = Trusted::of(policy, &reference, vec![key, Vec::new()], root);
+    match trusted.examine(DIGEST, layer, form) {
+        Proof::Nothing(reason) => Err(reason),
+        Proof::Signature { .. } | Proof::Attestation { .. } => Ok(()),
+    }
+}
+
+/// Returns the digests that a list of referrers names as bundles.
+#[must_use]
+pub fn referrers(list: &[u8]) -> Vec<String> {
+    bundles_in(list)
 }
 
 /// How harmful an address is: 0 for public, 1 for private, 2 for this machine, 3 for one that is never a registry's.

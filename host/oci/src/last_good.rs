@@ -81,6 +81,14 @@ const LONGEST_WRITE: Duration = Duration::from_secs(60);
 /// A record that has not been renewed for this long counts as unused.
 const LONGEST_UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// Stands for the slash in the name of a namespace's plugin. No label contains it.
+const OF_NAMESPACE: &str = "_";
+
+/// The name of the file of a plugin, without its extension.
+fn stem(name: &PluginName) -> String {
+    name.as_str().replace('/', OF_NAMESPACE)
+}
+
 // === impl LastGood ===
 
 impl LastGood {
@@ -134,7 +142,7 @@ impl LastGood {
     pub fn names(&self) -> Vec<PluginName> {
         let stems = files(&self.folder).filter_map(|path| {
             let stem = path.file_stem()?.to_str()?;
-            PluginName::parse(stem).ok()
+            PluginName::parse_any(&stem.replacen(OF_NAMESPACE, "/", 1)).ok()
         });
         stems.collect()
     }
@@ -174,7 +182,7 @@ impl LastGood {
         }
         for path in files(&self.folder) {
             let name = path.file_stem().and_then(|stem| stem.to_str());
-            if !name.is_some_and(|name| names.iter().any(|wanted| wanted.as_str() == name)) {
+            if !name.is_some_and(|name| names.iter().any(|wanted| stem(wanted) == name)) {
                 // The file may be gone already.
                 drop(fs::remove_file(&path));
             }
@@ -197,7 +205,7 @@ impl LastGood {
     }
 
     fn path(&self, name: &PluginName) -> PathBuf {
-        self.folder.join(format!("{name}.json"))
+        self.folder.join(format!("{}.json", stem(name)))
     }
 
     fn write(&self, name: &PluginName, served: &Served, needs: Vec<String>) -> io::Result<()> {
@@ -211,7 +219,7 @@ impl LastGood {
             needs,
         };
         self.put(
-            &format!("{name}.json"),
+            &format!("{}.json", stem(name)),
             &serde_json::to_vec_pretty(&record)?,
         )
     }
@@ -419,6 +427,23 @@ mod tests {
         one.clear_out();
         assert!(!other.folder.exists());
         assert!(one.of(&name("b")).is_some());
+    }
+
+    #[test]
+    fn records_of_namespaces_lie_beside_the_others() {
+        let cache = tempfile::tempdir().unwrap();
+        let records = records(cache.path(), "/etc/tollgate.yaml");
+        let tenant = PluginName::of_tenant("team-a", "guard").unwrap();
+        let plugin = name("guard");
+        for name in [&tenant, &plugin] {
+            records.record(name, &served(name.as_str(), json!({})), Vec::new());
+        }
+        let mut names = records.names();
+        names.sort();
+        assert_eq!(names, [plugin.clone(), tenant.clone()]);
+        assert!(records.of(&tenant).is_some());
+        records.retain(&BTreeSet::from([&plugin]));
+        assert!(records.of(&tenant).is_none() && records.of(&plugin).is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! reference ─ tag? ─▶ manifest: read up to a limit; from here on its digest decides which plugin runs
-//!   → signed with one of the keys, if keys are configured
+//!   → signed as the policy of its repository requires, if there are policies
 //!   → one layer of WebAssembly, not larger than allowed
 //!   → its bytes, from the cache or the registry, counted on arrival and compared with their digest
 //! ```
@@ -28,6 +28,7 @@ mod referrers;
 mod session;
 mod signature;
 mod transport;
+mod verification;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -40,21 +41,25 @@ use reqwest::{Method, StatusCode};
 use tokio::time::timeout;
 use tollgate_admission::chain;
 use tollgate_config::stamp::Stamp;
-use tollgate_config::{Reference, Registries, Source};
+use tollgate_config::{Reference, Registries, Signatures, Source};
 
 pub use address::AddressError;
 pub use cache::Hold;
-pub use causes::{AuthoritiesProblem, ChallengeError, ConnectionError, KeysProblem, SetupError};
+pub use causes::{
+    AuthoritiesProblem, ChallengeError, ConnectionError, KeysProblem, RootProblem, SetupError,
+};
 pub use describe::Described;
 pub use last_good::{LastGood, Served};
 pub use manifest::ArtifactError;
 pub use patience::{Patience, Start};
+pub use signature::Found;
+pub use verification::Signed;
 
 use cache::{Cache, digest_of};
 use helper::Helpers;
 use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
 use session::{Host, Session};
-use signature::PublicKey;
+use signature::Trust;
 
 /// A client for registries, with its configuration and its cache.
 pub struct Registry {
@@ -83,27 +88,14 @@ pub trait Progress: Send + Sync {
     fn done(&self);
 }
 
-/// The signatures of an artifact.
-#[derive(Debug)]
-pub struct Signed {
-    /// Digest of the manifest.
-    pub digest: String,
-    /// The tag of the signatures in the format that cosign wrote up to its version 2.
-    pub tag: String,
-    /// The expected keys: the beginning of the key's SHA-256, and the file.
-    pub keys: Vec<(String, PathBuf)>,
-    /// The result for each signature: the key that made it, or the reason why it does not count.
-    pub found: Vec<Result<String, String>>,
-}
-
 /// An order to pull a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'o> {
     /// The reference of the plugin.
     pub reference: &'o Reference,
-    /// PEM files with keys, one of which must have signed the artifact; empty if no signature is required.
-    pub keys: &'o [PathBuf],
-    /// The digest that the caller already has, under the same keys. If it is still current, nothing more is pulled.
+    /// What must be proven about the artifact.
+    pub signatures: &'o Signatures,
+    /// The digest that the caller already has, under the same policies. If it is still current, nothing more is pulled.
     pub have: Option<&'o str>,
     /// Maximum size of the plugin, in bytes.
     pub limit_bytes: u64,
@@ -126,8 +118,8 @@ pub struct Pulled {
 enum Cached {
     /// The whole artifact, under this digest.
     Whole { digest: String, bytes: Vec<u8> },
-    /// An artifact that none of the current keys has signed.
-    Unsigned { digest: String },
+    /// An artifact that does not meet its current policy.
+    Unsigned(Box<RegistryError>),
     /// No artifact, or an incomplete one.
     Nothing,
 }
@@ -232,32 +224,35 @@ pub enum RegistryError {
         /// The digest of the missing bytes.
         digest: String,
     },
-    /// No trusted key has signed the artifact.
+    /// A file with a trusted root cannot be used.
+    #[error("{}: {problem} (signatures.trustedRoot)", .path.display())]
+    Root {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        problem: RootProblem,
+    },
+    /// The artifact does not meet the policy of its repository.
     #[error(
-        "the artifact is not signed by a trusted key: expected a signature of {digest} by one of the keys {keys} \
-         (signatures.keys), found {found}"
+        "the artifact {digest} is not signed as the policy {policy} requires: {missing}; found {found}"
     )]
     Unsigned {
         /// Digest of the manifest.
         digest: String,
-        /// The expected keys: the beginnings of their SHA-256.
-        keys: String,
-        /// The signatures that were found.
+        /// The name of the policy.
+        policy: String,
+        /// The rules that are not met, with what was expected.
+        missing: String,
+        /// The signatures and attestations that were found.
         found: String,
     },
-    /// The registry cannot supply the artifact, and no trusted key has signed the cached one.
-    #[error(
-        "{}; the cached artifact {digest} is not signed by a trusted key: expected a signature by one of the keys \
-         {keys} (signatures.keys)",
-        chain(.error)
-    )]
+    /// The registry cannot supply the artifact, and the cached one does not meet its policy.
+    #[error("{}; in the cache, {}", chain(.error), chain(.refusal))]
     UnsignedInCache {
         /// The error of the registry.
         error: Box<Self>,
-        /// Digest of the cached manifest.
-        digest: String,
-        /// The expected keys: the beginnings of their SHA-256.
-        keys: String,
+        /// What the cached artifact lacks.
+        refusal: Box<Self>,
     },
     /// The bytes do not have the requested digest.
     #[error(
@@ -275,8 +270,6 @@ pub enum RegistryError {
 
 /// Maximum size of a manifest, in bytes: the limit of the distribution specification.
 const MAX_MANIFEST_BYTES: u64 = 4 << 20;
-/// Why a signature does not count whose bytes were not read.
-const TOO_LONG: &str = "that is too long";
 /// The config of an artifact if the proper config cannot be written.
 const EMPTY_CONFIG: &[u8] = b"{}";
 
@@ -315,55 +308,6 @@ impl Registry {
         }
     }
 
-    /// Finds out who has signed an artifact. The artifact itself is not pulled.
-    ///
-    /// # Errors
-    /// When the signatures cannot be read.
-    pub async fn signatures(
-        &self,
-        reference: &Reference,
-        keys: &[PathBuf],
-    ) -> Result<Signed, RegistryError> {
-        let keys = PublicKey::read(keys)?;
-        let looking = self.look_for_signatures(reference, &keys);
-        let signed = timeout(self.config.timeout, looking).await;
-        signed.unwrap_or_else(|_elapsed| Err(self.too_slow(&reference.registry)))
-    }
-
-    async fn look_for_signatures(
-        &self,
-        reference: &Reference,
-        keys: &[PublicKey],
-    ) -> Result<Signed, RegistryError> {
-        let mut session = self.session(reference)?;
-        let (digest, _) = session.manifest(session.name(), MAX_MANIFEST_BYTES).await?;
-        describe::expect_digest(reference, &digest)?;
-        let mut found = Vec::new();
-        for place in signature::PLACES {
-            for (_, manifest) in session.signatures(place, &digest).await? {
-                for (layer, form) in signature::signatures(&manifest)? {
-                    if layer.size > form.max_bytes() {
-                        found.push(Err(TOO_LONG.to_owned()));
-                        continue;
-                    }
-                    let bytes = session.blob(&layer).await?;
-                    let verified = signature::verify(keys, &digest, &bytes, &form);
-                    found.push(verified.map(str::to_owned));
-                }
-            }
-        }
-        let tag = signature::tag(&digest);
-        let keys = keys
-            .iter()
-            .map(|key| (key.fingerprint.clone(), key.path.clone()));
-        Ok(Signed {
-            digest,
-            tag,
-            keys: keys.collect(),
-            found,
-        })
-    }
-
     fn session<'r>(&'r self, reference: &'r Reference) -> Result<Session<'r>, RegistryError> {
         let host = self.host(&reference.registry)?;
         let progress = self.progress.as_deref();
@@ -374,18 +318,18 @@ impl Registry {
     /// Pulls a plugin.
     ///
     /// # Errors
-    /// When neither the registry nor the cache has the plugin, or when no trusted key has signed it.
+    /// When neither the registry nor the cache has the plugin, or when it does not meet its policy.
     pub async fn pull(&self, order: Order<'_>) -> Result<Pulled, RegistryError> {
-        let keys = PublicKey::read(order.keys)?;
+        let trust = Trust::read(order.signatures, order.reference)?;
         let reference = order.reference;
         let hold = self.hold();
-        let pulled = timeout(self.config.timeout, self.try_pull(order, &keys, &hold)).await;
+        let pulled = timeout(self.config.timeout, self.try_pull(order, &trust, &hold)).await;
         let error = match pulled {
             Ok(Ok(pulled)) => return Ok(pulled),
             Ok(Err(error)) => error,
             Err(_elapsed) => self.too_slow(&reference.registry),
         };
-        self.fall_back(order, &keys, error, hold)
+        self.fall_back(order, &trust, error, hold)
     }
 
     /// Pulls a plugin during the start, with less patience for the registry.
@@ -399,7 +343,7 @@ impl Registry {
         order: Order<'_>,
         start: Start<'_>,
     ) -> Result<Pulled, RegistryError> {
-        let keys = PublicKey::read(order.keys)?;
+        let trust = Trust::read(order.signatures, order.reference)?;
         let (host, limit) = (&order.reference.registry, self.config.timeout);
         let short = patience::SHORT.min(limit);
         let lost = start.patience.is_lost(host, short);
@@ -410,7 +354,7 @@ impl Registry {
             short
         };
         let hold = self.hold();
-        let pulling = self.try_pull(order, &keys, &hold);
+        let pulling = self.try_pull(order, &trust, &hold);
         tokio::pin!(pulling);
         let error = match timeout(wait, &mut pulling).await {
             Ok(Ok(pulled)) => return Ok(pulled),
@@ -418,7 +362,7 @@ impl Registry {
                 if matches!(error, RegistryError::Unreachable { .. }) {
                     start.patience.lose(host, short, &error);
                 }
-                return self.fall_back(order, &keys, error, hold.clone());
+                return self.fall_back(order, &trust, error, hold.clone());
             }
             Err(_elapsed) => lost.unwrap_or_else(|| RegistryError::Later {
                 host: host.clone(),
@@ -426,7 +370,7 @@ impl Registry {
             }),
         };
         start.patience.lose(host, short, &error);
-        let fallen_back = self.fall_back(order, &keys, error, hold.clone());
+        let fallen_back = self.fall_back(order, &trust, error, hold.clone());
         if fallen_back.is_ok() || start.replaceable {
             return fallen_back;
         }
@@ -450,7 +394,7 @@ impl Registry {
                 }
             },
         };
-        self.fall_back(order, &keys, error, hold.clone())
+        self.fall_back(order, &trust, error, hold.clone())
     }
 
     fn too_slow(&self, host: &str) -> RegistryError {
@@ -463,7 +407,7 @@ impl Registry {
     async fn try_pull(
         &self,
         order: Order<'_>,
-        keys: &[PublicKey],
+        trust: &Trust,
         hold: &Hold,
     ) -> Result<Pulled, RegistryError> {
         let Order {
@@ -509,9 +453,8 @@ impl Registry {
         let bytes = if have == Some(&digest) {
             None
         } else {
-            if !keys.is_empty() {
-                self.verify(&mut session, keys, &digest, hold).await?;
-            }
+            self.verify(&mut session, trust, &digest, &manifest, hold)
+                .await?;
             let layer = self.plugin_layer(&manifest, limit_bytes)?;
             let bytes = match self.cached(hold, &layer.digest, limit_bytes) {
                 Some(bytes) => bytes,
@@ -544,102 +487,34 @@ impl Registry {
         Ok(layer.clone())
     }
 
-    /// Checks that one of the keys has signed the manifest with this digest. The manifest need not have been read for
-    /// that, because it names its parts by digest.
-    async fn verify(
-        &self,
-        session: &mut Session<'_>,
-        keys: &[PublicKey],
-        digest: &str,
-        hold: &Hold,
-    ) -> Result<(), RegistryError> {
-        let mut found = Vec::new();
-        for place in signature::PLACES {
-            for (kept, manifest) in session.signatures(place, digest).await? {
-                for (layer, form) in signature::signatures(&manifest)? {
-                    if layer.size > form.max_bytes() {
-                        found.push(format!("one {TOO_LONG}"));
-                        continue;
-                    }
-                    let bytes = match self.cached(hold, &layer.digest, layer.size) {
-                        Some(bytes) => bytes,
-                        None => session.blob(&layer).await?,
-                    };
-                    match signature::verify(keys, digest, &bytes, &form) {
-                        Ok(_) => {
-                            if let Some(cache) = &self.cache {
-                                cache.put(hold, &layer.digest, &bytes);
-                                cache.put(hold, &kept, &manifest);
-                                cache.resolve(&signature_of(session.reference(), digest), &kept);
-                            }
-                            return Ok(());
-                        }
-                        Err(what) => found.push(format!("one {what}")),
-                    }
-                }
-            }
-        }
-        if found.is_empty() {
-            let tag = signature::tag(digest);
-            found.push(format!("none, under the tag {tag} and among the referrers"));
-        }
-        Err(unsigned(keys, digest, found.join(", ")))
-    }
-
-    /// The same check with the cache alone, for when the registry is unavailable; `None` if the cache has no signature.
-    fn is_signed_in(
-        cache: &Cache,
-        reference: &Reference,
-        keys: &[PublicKey],
-        digest: &str,
-        hold: &Hold,
-    ) -> Option<bool> {
-        if keys.is_empty() {
-            return Some(true);
-        }
-        let held = |digest: &str, limit_bytes: u64| {
-            hold.add(digest);
-            cache.get(digest, limit_bytes)
-        };
-        let kept = cache.resolved(&signature_of(reference, digest))?;
-        let manifest = held(&kept, MAX_MANIFEST_BYTES)?;
-        let signatures = signature::signatures(&manifest).ok()?;
-        let verified = signatures.iter().any(|(layer, form)| {
-            let bytes = held(&layer.digest, form.max_bytes());
-            bytes.is_some_and(|bytes| signature::verify(keys, digest, &bytes, form).is_ok())
-        });
-        Some(verified)
-    }
-
     /// Returns the cached version of the registry's last answer. If there is none that may serve, returns the error,
     /// and says if the cached version is not signed.
     fn fall_back(
         &self,
         order: Order<'_>,
-        keys: &[PublicKey],
+        trust: &Trust,
         error: RegistryError,
         hold: Hold,
     ) -> Result<Pulled, RegistryError> {
-        match self.in_cache(order, keys, &hold) {
+        match self.in_cache(order, trust, &hold) {
             Cached::Whole { digest, bytes } => Ok(Pulled {
                 digest,
                 bytes: Some(bytes),
                 stale: Some(chain(&error)),
                 hold,
             }),
-            Cached::Unsigned { digest } if !matches!(error, RegistryError::Unsigned { .. }) => {
+            Cached::Unsigned(refusal) if !matches!(error, RegistryError::Unsigned { .. }) => {
                 Err(RegistryError::UnsignedInCache {
                     error: Box::new(error),
-                    digest,
-                    keys: signature::names(keys),
+                    refusal,
                 })
             }
-            Cached::Unsigned { .. } | Cached::Nothing => Err(error),
+            Cached::Unsigned(_) | Cached::Nothing => Err(error),
         }
     }
 
     /// The cached artifact, if it is signed as required.
-    fn in_cache(&self, order: Order<'_>, keys: &[PublicKey], hold: &Hold) -> Cached {
+    fn in_cache(&self, order: Order<'_>, trust: &Trust, hold: &Hold) -> Cached {
         let Order {
             reference,
             limit_bytes,
@@ -651,8 +526,8 @@ impl Registry {
                 Some(digest) => digest.clone(),
                 None => cache.resolved(&reference.to_string())?,
             };
-            if !Self::is_signed_in(cache, reference, keys, &digest, hold)? {
-                return Some(Cached::Unsigned { digest });
+            if let Err(refusal) = Self::is_signed_in(cache, reference, trust, &digest, hold)? {
+                return Some(Cached::Unsigned(Box::new(refusal)));
             }
             let manifest = self.cached(hold, &digest, MAX_MANIFEST_BYTES)?;
             let layer = self.plugin_layer(&manifest, limit_bytes).ok()?;
@@ -663,7 +538,7 @@ impl Registry {
     }
 
     /// Loads the artifact with this digest again. The cache is used first, and the registry only if the cache is
-    /// incomplete. The current keys apply in both cases.
+    /// incomplete. The current policies apply in both cases.
     pub async fn recall(
         &self,
         order: Order<'_>,
@@ -691,16 +566,16 @@ impl Registry {
         order: Order<'_>,
         digest: &str,
     ) -> Result<Option<(Vec<u8>, Hold)>, RegistryError> {
-        let keys = PublicKey::read(order.keys)?;
+        let trust = Trust::read(order.signatures, order.reference)?;
         let reference = by_digest(order.reference, digest);
         let order = Order {
             reference: &reference,
             ..order
         };
         let hold = self.hold();
-        Ok(match self.in_cache(order, &keys, &hold) {
+        Ok(match self.in_cache(order, &trust, &hold) {
             Cached::Whole { bytes, .. } => Some((bytes, hold)),
-            Cached::Unsigned { .. } | Cached::Nothing => None,
+            Cached::Unsigned(_) | Cached::Nothing => None,
         })
     }
 
@@ -760,9 +635,9 @@ impl Registry {
             layers.into_iter().map(|layer| layer.digest).collect()
         };
         needs.extend(layers(&served.digest));
-        if let Some(signatures) = cache.resolved(&signature_of(reference, &served.digest)) {
-            needs.extend(layers(&signatures));
-            needs.push(signatures);
+        for proof in Self::proofs(cache, reference, &served.digest) {
+            needs.extend(layers(&proof));
+            needs.push(proof);
         }
         needs
     }
@@ -835,39 +710,11 @@ impl Registry {
     }
 }
 
-// === impl Signed ===
-
-impl Signed {
-    /// Whether one of the keys has signed the artifact.
-    #[must_use]
-    pub fn is_trusted(&self) -> bool {
-        self.found.iter().any(Result::is_ok)
-    }
-}
-
-fn unsigned(keys: &[PublicKey], digest: &str, found: String) -> RegistryError {
-    RegistryError::Unsigned {
-        digest: digest.to_owned(),
-        keys: signature::names(keys),
-        found,
-    }
-}
-
 fn by_digest(reference: &Reference, digest: &str) -> Reference {
     Reference {
         digest: Some(digest.to_owned()),
         ..reference.clone()
     }
-}
-
-/// The name under which the cache stores the signatures of a manifest.
-fn signature_of(reference: &Reference, digest: &str) -> String {
-    let Reference {
-        registry,
-        repository,
-        ..
-    } = reference;
-    format!("{registry}/{repository}:{}", signature::tag(digest))
 }
 
 fn too_large(limit_bytes: u64) -> RegistryError {

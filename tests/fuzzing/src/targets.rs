@@ -1,6 +1,7 @@
 //! The fuzz targets, by name. Each target panics if a property does not hold.
 
 pub mod address;
+pub mod bundle;
 pub mod condition;
 pub mod config;
 pub mod existing;
@@ -22,6 +23,7 @@ pub struct Target {
 /// All fuzz targets.
 pub const TARGETS: &[Target] = &[
     target("address", address::target),
+    target("bundle", bundle::target),
     target("condition", condition::target),
     target("config", config::target),
     target("existing", existing::target),

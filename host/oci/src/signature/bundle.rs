@@ -5,15 +5,19 @@
 //! statement of another type does not count as a signature: an SBOM that the same key attests says what is inside, and
 //! nothing about whether it may run.
 //!
+//! A key of the policy has signed the statement, or the owner of a short-lived certificate. `keyless.rs` verifies the
+//! latter.
+//!
 //! Sources: the Sigstore protobuf specifications (bundle v0.3), the DSSE protocol 1.0, in-toto Statement v1.
-
-use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 
-use super::PublicKey;
+use super::key::PublicKey;
+use super::keyless::{Certified, Root};
+use super::shown;
+use super::statement::Statement;
 
 /// The document that a bundle is.
 #[derive(Deserialize)]
@@ -46,20 +50,18 @@ struct Signature {
     sig: String,
 }
 
-/// An in-toto statement.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Statement {
-    #[serde(rename = "_type")]
-    kind: String,
-    subject: Vec<Subject>,
-    predicate_type: String,
-}
-
-#[derive(Deserialize)]
-struct Subject {
-    #[serde(default)]
-    digest: BTreeMap<String, String>,
+/// Who has signed a bundle.
+#[derive(Debug)]
+pub(super) enum By<'k> {
+    /// A key of the policy.
+    Key {
+        /// The place of the key's owner among the signers.
+        owner: usize,
+        /// The beginning of the key's SHA-256.
+        fingerprint: &'k str,
+    },
+    /// The owner of a certificate of the trusted root.
+    Certificate(Certified),
 }
 
 /// Why a bundle does not count. The message completes "found one …". Texts of the bundle are escaped and cut.
@@ -74,11 +76,14 @@ pub(super) enum Refusal {
     /// The signature is over the bytes of a file and not over a statement.
     #[error("in a bundle of `cosign sign-blob`; sign the artifact with `cosign sign`")]
     Blob,
-    /// The bundle comes with a certificate.
+    /// The bundle comes with a certificate, and the policy has no trusted root.
     #[error(
-        "in a bundle with a certificate (keyless), which Tollgate does not verify; sign with `cosign sign --key`"
+        "in a bundle with a certificate (keyless); expected a key, because the policy has no signatures.trustedRoot"
     )]
-    Keyless,
+    NoRoot,
+    /// The certificate, its proofs or the signature are not valid.
+    #[error("in a bundle with a certificate that is not valid: {0}")]
+    Certificate(String),
     /// No trusted key has signed the statement.
     #[error("made with another key")]
     Key,
@@ -88,9 +93,6 @@ pub(super) enum Refusal {
     /// The payload is no in-toto statement.
     #[error("over a payload of type {0}; expected {STATEMENT_PAYLOAD}")]
     PayloadType(String),
-    /// The statement does not say what a signature says.
-    #[error("that attests {0}, which is not a signature; expected the predicate type {SIGN}")]
-    Predicate(String),
     /// The statement is about other digests.
     #[error("for {0}")]
     Digest(String),
@@ -101,15 +103,10 @@ pub(in super::super) const BUNDLE_V03: &str = "application/vnd.dev.sigstore.bund
 /// The beginning of the media type of every bundle.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 const STATEMENT_PAYLOAD: &str = "application/vnd.in-toto+json";
-/// The versions of a statement, which do not differ in what is read here.
-const STATEMENTS: [&str; 2] = [
-    "https://in-toto.io/Statement/v1",
-    "https://in-toto.io/Statement/v0.1",
-];
-/// The predicate type of a signature.
-const SIGN: &str = "https://sigstore.dev/cosign/sign/v1";
 /// Maximum size of a bundle, in bytes. A bundle with a certificate and an entry of a log takes about 10 KiB.
 pub(in super::super) const MAX_BYTES: u64 = 256 << 10;
+/// Maximum size of a bundle where attestations are required, in bytes. An attested SBOM takes megabytes.
+pub(in super::super) const MAX_ATTESTATION_BYTES: u64 = 4 << 20;
 /// Maximum number of signatures in an envelope. cosign writes one.
 const MAX_SIGNATURES: usize = 8;
 
@@ -118,14 +115,17 @@ pub(in super::super) fn is_bundle(media_type: &str) -> bool {
     media_type.starts_with(BUNDLE)
 }
 
-/// Finds the key that has signed the manifest with this digest.
-pub(super) fn verify<'k>(
-    keys: &'k [PublicKey],
+/// Verifies a bundle, and returns the signer and the statement, which is about the manifest with this digest.
+///
+/// `owners` are the signers with keys: their places among the signers, and their keys.
+pub(super) fn open<'k>(
+    owners: &[(usize, &'k [PublicKey])],
+    root: Option<&Root>,
     digest: &str,
-    bundle: &[u8],
-) -> Result<&'k str, Refusal> {
+    text: &[u8],
+) -> Result<(By<'k>, Statement), Refusal> {
     let bundle: Bundle =
-        serde_json::from_slice(bundle).map_err(|error| Refusal::Unreadable(position(&error)))?;
+        serde_json::from_slice(text).map_err(|error| Refusal::Unreadable(position(&error)))?;
     if bundle.media_type != BUNDLE_V03 {
         return Err(Refusal::Version(shown(&bundle.media_type)));
     }
@@ -135,43 +135,49 @@ pub(super) fn verify<'k>(
             None => Refusal::Unreadable("it has no dsseEnvelope".to_owned()),
         });
     };
-    if bundle.verification_material.public_key.is_none() {
-        return Err(Refusal::Keyless);
+    let (by, payload) = if bundle.verification_material.public_key.is_some() {
+        let payload = BASE64.decode(&envelope.payload);
+        let payload =
+            payload.map_err(|_| Refusal::Unreadable("payload is not base64".to_owned()))?;
+        let by = by_key(owners, &envelope, &payload).ok_or(Refusal::Key)?;
+        if envelope.payload_type != STATEMENT_PAYLOAD {
+            return Err(Refusal::PayloadType(shown(&envelope.payload_type)));
+        }
+        (by, payload)
+    } else {
+        let root = root.ok_or(Refusal::NoRoot)?;
+        // The payload comes from the parser that has verified it. Two parsers may read a document differently.
+        let (certified, payload) = root
+            .verify(text, digest)
+            .map_err(|error| Refusal::Certificate(shown(&error)))?;
+        (By::Certificate(certified), payload)
+    };
+    // From here on, the payload comes from a known signer.
+    let statement = Statement::read(&payload).map_err(Refusal::Statement)?;
+    if !statement.is_about(digest) {
+        return Err(Refusal::Digest(statement.first_digest()));
     }
-    let payload = BASE64.decode(&envelope.payload);
-    let payload = payload.map_err(|_| Refusal::Unreadable("payload is not base64".to_owned()))?;
-    let signed = pre_authentication_encoding(&envelope.payload_type, &payload);
+    Ok((by, statement))
+}
+
+fn by_key<'k>(
+    owners: &[(usize, &'k [PublicKey])],
+    envelope: &Envelope,
+    payload: &[u8],
+) -> Option<By<'k>> {
+    let signed = pre_authentication_encoding(&envelope.payload_type, payload);
     let signatures = envelope.signatures.iter().take(MAX_SIGNATURES);
-    let signer = signatures
-        .filter_map(|signature| BASE64.decode(&signature.sig).ok())
-        .find_map(|signature| keys.iter().find(|key| key.has_signed(&signed, &signature)));
-    let signer = signer.ok_or(Refusal::Key)?;
-    // From here on, the payload comes from a trusted signer.
-    if envelope.payload_type != STATEMENT_PAYLOAD {
-        return Err(Refusal::PayloadType(shown(&envelope.payload_type)));
-    }
-    let statement: Statement =
-        serde_json::from_slice(&payload).map_err(|error| Refusal::Statement(position(&error)))?;
-    if !STATEMENTS.contains(&statement.kind.as_str()) {
-        return Err(Refusal::Statement(format!(
-            "_type is {}",
-            shown(&statement.kind)
-        )));
-    }
-    if statement.predicate_type != SIGN {
-        return Err(Refusal::Predicate(shown(&statement.predicate_type)));
-    }
-    let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
-    let about = |subject: &Subject| subject.digest.get("sha256").map(String::as_str) == Some(hex);
-    if !statement.subject.iter().any(about) {
-        let subject = statement.subject.first();
-        let other = subject.and_then(|subject| subject.digest.get("sha256"));
-        let other = other.map_or("no digest".to_owned(), |hex| {
-            format!("sha256:{}", shown(hex))
-        });
-        return Err(Refusal::Digest(other));
-    }
-    Ok(&signer.fingerprint)
+    let mut signatures = signatures.filter_map(|signature| BASE64.decode(&signature.sig).ok());
+    signatures.find_map(|signature| {
+        let mut keys = owners
+            .iter()
+            .flat_map(|(owner, keys)| keys.iter().map(move |key| (*owner, key)));
+        let (owner, key) = keys.find(|(_, key)| key.has_signed(&signed, &signature))?;
+        Some(By::Key {
+            owner,
+            fingerprint: key.fingerprint.as_str(),
+        })
+    })
 }
 
 /// The bytes that a DSSE signature is over. The lengths keep the type apart from the payload.
@@ -182,16 +188,8 @@ fn pre_authentication_encoding(kind: &str, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The place of a syntax error. The parser's own message could quote the document.
-fn position(error: &serde_json::Error) -> String {
+pub(super) fn position(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
-}
-
-/// A text of the bundle, escaped and cut to 100 characters.
-fn shown(text: &str) -> String {
-    text.chars()
-        .take(100)
-        .flat_map(char::escape_default)
-        .collect()
 }
 
 #[cfg(test)]

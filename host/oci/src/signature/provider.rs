@@ -1,0 +1,105 @@
+//! The cryptography of `sigstore-verify`, by ring.
+//!
+//! The default of that crate is aws-lc-rs, which would be a second library in C and assembly beside ring. ring lacks two
+//! things: signatures over a hash without its text, which only signatures of files need, and ML-DSA.
+
+use std::sync::Once;
+
+use ring::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA384_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1,
+    ED25519, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+    RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512,
+    UnparsedPublicKey, VerificationAlgorithm,
+};
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
+use sigstore_verify::crypto::{
+    CryptoProvider, Error, HashContext, Result, SigningScheme, install_default_provider,
+};
+use sigstore_verify::types::HashAlgorithm;
+
+/// The provider.
+#[derive(Debug)]
+struct Ring;
+
+/// A hash that is being computed.
+struct Hash<D>(D);
+
+static INSTALL: Once = Once::new();
+
+/// Makes ring the provider of the process. `sigstore-verify` panics without one.
+pub(super) fn install() {
+    INSTALL.call_once(|| {
+        if install_default_provider(&Ring).is_err() {
+            tracing::debug!("a program that embeds Tollgate has installed another provider");
+        }
+    });
+}
+
+fn algorithm(scheme: SigningScheme) -> Option<&'static dyn VerificationAlgorithm> {
+    Some(match scheme {
+        SigningScheme::EcdsaP256Sha256 => &ECDSA_P256_SHA256_ASN1,
+        SigningScheme::EcdsaP256Sha384 => &ECDSA_P256_SHA384_ASN1,
+        SigningScheme::EcdsaP384Sha256 => &ECDSA_P384_SHA256_ASN1,
+        SigningScheme::EcdsaP384Sha384 => &ECDSA_P384_SHA384_ASN1,
+        SigningScheme::Ed25519 => &ED25519,
+        SigningScheme::RsaPssSha256 => &RSA_PSS_2048_8192_SHA256,
+        SigningScheme::RsaPssSha384 => &RSA_PSS_2048_8192_SHA384,
+        SigningScheme::RsaPssSha512 => &RSA_PSS_2048_8192_SHA512,
+        SigningScheme::RsaPkcs1Sha256 => &RSA_PKCS1_2048_8192_SHA256,
+        SigningScheme::RsaPkcs1Sha384 => &RSA_PKCS1_2048_8192_SHA384,
+        SigningScheme::RsaPkcs1Sha512 => &RSA_PKCS1_2048_8192_SHA512,
+        _ => return None,
+    })
+}
+
+// === impl Hash ===
+
+impl<D: sha2::Digest + Send> HashContext for Hash<D> {
+    fn update(&mut self, data: &[u8]) {
+        self.0.update(data);
+    }
+
+    fn finalize(self: Box<Self>) -> Vec<u8> {
+        self.0.finalize().to_vec()
+    }
+}
+
+// === impl Ring ===
+
+impl CryptoProvider for Ring {
+    fn hash(&self, algorithm: HashAlgorithm) -> Result<Box<dyn HashContext>> {
+        Ok(match algorithm {
+            HashAlgorithm::Sha2256 => Box::new(Hash(Sha256::new())),
+            HashAlgorithm::Sha2384 => Box::new(Hash(Sha384::new())),
+            HashAlgorithm::Sha2512 => Box::new(Hash(Sha512::new())),
+            other => return Err(Error::UnsupportedAlgorithm(format!("the hash {other}"))),
+        })
+    }
+
+    fn verify_raw(
+        &self,
+        scheme: SigningScheme,
+        key: &[u8],
+        data: &[u8],
+        signature: &[u8],
+    ) -> Result<()> {
+        let unsupported = || Error::UnsupportedAlgorithm(format!("keys for {}", scheme.name()));
+        let algorithm = algorithm(scheme).ok_or_else(unsupported)?;
+        let key = UnparsedPublicKey::new(algorithm, key);
+        let failed = |_| Error::Verification(format!("{} signature invalid", scheme.name()));
+        key.verify(data, signature).map_err(failed)
+    }
+
+    fn verify_prehashed(
+        &self,
+        scheme: SigningScheme,
+        _key: &[u8],
+        _digest: &[u8],
+        _signature: &[u8],
+    ) -> Result<()> {
+        Err(Error::UnsupportedAlgorithm(format!(
+            "{} over a hash without its text",
+            scheme.name()
+        )))
+    }
+}

@@ -1,0 +1,144 @@
+//! Bundles of Sigstore's public instances, good and bad, which the package `sigstore-verify` brings. No network.
+
+use std::path::PathBuf;
+
+use sigstore_verify::trust_root::{
+    SIGSTORE_GITHUB_TRUSTED_ROOT, SIGSTORE_PRODUCTION_TRUSTED_ROOT, SIGSTORE_STAGING_TRUSTED_ROOT,
+};
+
+use super::*;
+
+/// The folder with the bundles, in the package that cargo has downloaded to build this crate.
+fn folder() -> PathBuf {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let sources = home.unwrap().join("registry/src");
+    let registries = std::fs::read_dir(&sources).unwrap();
+    let packages =
+        registries.flat_map(|registry| std::fs::read_dir(registry.unwrap().path()).unwrap());
+    let mut folders = packages
+        .map(|package| package.unwrap().path())
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(PACKAGE))
+        })
+        .map(|path| path.join("test_data"));
+    folders
+        .find(|folder| folder.is_dir())
+        .unwrap_or_else(|| panic!("{PACKAGE} is not in {}", sources.display()))
+}
+
+/// The digest that a bundle's statement is about; zeros if it has none.
+fn subject(bundle: &[u8]) -> String {
+    let read = || {
+        let bundle: Value = serde_json::from_slice(bundle).ok()?;
+        let payload = BASE64
+            .decode(bundle["dsseEnvelope"]["payload"].as_str()?)
+            .ok()?;
+        let statement: Value = serde_json::from_slice(&payload).ok()?;
+        let mut subjects = statement["subject"].as_array()?.iter();
+        let digest = subjects.find_map(|subject| subject["digest"]["sha256"].as_str())?;
+        Some(format!("sha256:{digest}"))
+    };
+    read().unwrap_or_else(|| format!("sha256:{}", "0".repeat(64)))
+}
+
+/// The beginning of the name of the package that has the bundles.
+const PACKAGE: &str = "sigstore-verify-0.15.";
+const PRODUCTION: &str = "production";
+const STAGING: &str = "staging";
+const GITHUB: &str = "github";
+
+fn roots() -> Vec<(&'static str, Root)> {
+    let root = |text: &str| Root::of(text.as_bytes()).unwrap();
+    vec![
+        (PRODUCTION, root(SIGSTORE_PRODUCTION_TRUSTED_ROOT)),
+        (STAGING, root(SIGSTORE_STAGING_TRUSTED_ROOT)),
+        (GITHUB, root(SIGSTORE_GITHUB_TRUSTED_ROOT)),
+    ]
+}
+
+#[test]
+fn accepts_good_bundles_under_their_own_root_only() {
+    let folder = folder();
+    let roots = roots();
+    for (file, own, identity) in [
+        (
+            "bundles/conda-attestation.sigstore.json",
+            PRODUCTION,
+            "https://github.com/",
+        ),
+        (
+            "bundles/conda-attestation-rekor2.sigstore.json",
+            STAGING,
+            "",
+        ),
+        (
+            "upstream/sigstore-python/a.dsse.staging-rekor-v2.txt.sigstore.json",
+            STAGING,
+            "",
+        ),
+    ] {
+        let bundle = std::fs::read(folder.join(file)).unwrap();
+        let digest = subject(&bundle);
+        for (name, root) in &roots {
+            let verified = root.verify(&bundle, &digest);
+            match verified {
+                Ok((certified, _)) => {
+                    assert_eq!(*name, own, "{file}");
+                    println!(
+                        "{file} | {name} | {} of {}",
+                        certified.subject, certified.issuer
+                    );
+                    assert!(certified.subject.starts_with(identity), "{file}");
+                }
+                Err(error) => {
+                    assert_ne!(*name, own, "{file}: {error}");
+                    println!("{file} | {name} | {error}");
+                }
+            }
+            let other = root.verify(&bundle, OTHER);
+            assert!(other.is_err(), "{file} is not about another artifact");
+            let text = String::from_utf8(bundle.clone()).unwrap();
+            let payload = text.find(r#""payload""#).unwrap() + 40;
+            let mut changed = text.into_bytes();
+            changed[payload] = if changed[payload] == b'A' { b'B' } else { b'A' };
+            assert!(root.verify(&changed, &digest).is_err(), "{file}, changed");
+        }
+    }
+    // The certificate of this bundle names no issuer that a policy could compare.
+    let bundle = folder.join("bundles/github-private-attestation.sigstore.json");
+    let bundle = std::fs::read(bundle).unwrap();
+    let github = roots.iter().find(|(name, _)| *name == GITHUB).unwrap();
+    let error = github.1.verify(&bundle, &subject(&bundle)).err().unwrap();
+    assert!(error.contains("names no issuer"), "{error}");
+}
+
+#[test]
+fn refuses_bad_bundles() {
+    let folder = folder();
+    let mut roots = roots();
+    let own = std::fs::read(folder.join("invalid-ct-key_fail/trusted_root.json")).unwrap();
+    // The root of that bundle has a wrong key for its certificate log.
+    roots.extend(Root::of(&own).ok().map(|root| ("its own", root)));
+    for file in [
+        "invalid-ct-key_fail/bundle.sigstore.json",
+        "bundles/bundle_cve_2022_36056.txt.sigstore",
+        "bundles/bundle_invalid_version.txt.sigstore",
+        "bundles/bundle_no_cert_v1.txt.sigstore",
+        "bundles/bundle_no_checkpoint.txt.sigstore",
+        "bundles/bundle_no_log_entry.txt.sigstore",
+        "bundles/bundle_v3_no_signed_time.txt.sigstore.json",
+        "bundles/dsse-2sigs.sigstore.json",
+        // These sign files, which is not the signature of an artifact.
+        "bundles/cosign-v3-blob.sigstore.json",
+        "managed-key/bundle.sigstore.json",
+    ] {
+        let bundle = std::fs::read(folder.join(file)).unwrap();
+        let digest = subject(&bundle);
+        for (name, root) in &roots {
+            let error = root.verify(&bundle, &digest).map(drop).unwrap_err();
+            println!("{file} | {name} | {error}");
+        }
+    }
+}
