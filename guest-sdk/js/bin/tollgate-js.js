@@ -14,7 +14,8 @@ try {
   });
   const [command, policy] = positionals;
   if (command !== 'build' || positionals.length !== 2 || values.output === undefined) throw new Error(usage);
-  const { exports, size } = await build(policy, values.output);
+  const { exports, size, notes } = await build(policy, values.output);
+  for (const note of notes) console.error(`note: ${note}`);
   console.log(`${values.output}: ${size} bytes, exports ${exports.join(', ')}`);
 } catch (error) {
   console.error(`error: ${error.message}`);

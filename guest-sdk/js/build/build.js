@@ -12,6 +12,7 @@ import * as esbuild from 'esbuild';
 import { lineTable } from '../src/component.js';
 import { named } from '../src/words.js';
 import { calls } from './calls.js';
+import { defines, notes } from './globals.js';
 
 const sdk = dirname(dirname(fileURLToPath(import.meta.url)));
 const contract = 'tollgate:admission';
@@ -24,11 +25,12 @@ const capabilities = ['clock', 'cluster'];
 const bundleName = 'tollgate-bundle.js';
 
 /**
- * Builds a policy module, and returns its exports and its size. The build takes seconds. Loading the modules may take
+ * Builds a policy module, and returns its exports, its size, and notes about what it uses and does not have. The build
+ * takes seconds. Loading the modules may take
  * up to `loadTimeout` milliseconds.
  */
 export async function build(policy, output, { loadTimeout = 60_000 } = {}) {
-  const { code, table, exports, used } = await bundle(resolve(policy));
+  const { code, table, exports, used, noted } = await bundle(resolve(policy));
   const interfaces = {
     imports: ['review', 'logging', ...used],
     exports: ['lifecycle', ...(exports.includes('mutate') ? ['mutating'] : []), ...(exports.includes('validate') ? ['validating'] : [])],
@@ -51,7 +53,7 @@ export async function build(policy, output, { loadTimeout = 60_000 } = {}) {
     });
     await mkdir(dirname(resolve(output)), { recursive: true });
     await writeFile(output, component);
-    return { exports: interfaces.exports, size: component.length };
+    return { exports: interfaces.exports, size: component.length, notes: noted };
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
@@ -80,7 +82,8 @@ function failure(policy, said, [files, table]) {
 }
 
 async function bundle(policy) {
-  const inspected = await run(policy, `export * from ${JSON.stringify(policy)};`);
+  const inspected = await run(policy, `export * from ${JSON.stringify(policy)};`, defines.inspect);
+  const text = (build, ending) => build.outputFiles.find((file) => file.path.endsWith(ending)).text;
   const { exports } = Object.values(inspected.metafile.outputs).find((output) => output.entryPoint !== undefined);
   for (const name of ['manifest', 'validate', 'mutate']) {
     if (name === 'manifest' ? !exports.includes(name) : !exports.includes('validate') && !exports.includes('mutate')) {
@@ -93,16 +96,24 @@ async function bundle(policy) {
   }
   const inputs = Object.keys(inspected.metafile.inputs).map((input) => resolve(dirname(policy), input));
   const used = capabilities.filter((name) => inputs.includes(join(sdk, `src/${name}.js`)));
-  const whole = await run(policy, entry(policy, exports, used));
-  const text = (ending) => whole.outputFiles.find((file) => file.path.endsWith(ending)).text;
-  const table = lines(text('.map'), dirname(policy), text('.js'));
-  const code = text('.js').replace('__TOLLGATE_LINES__', () => JSON.stringify(table));
-  return { code, table, exports, used };
+  const whole = await run(policy, entry(policy, exports, used), defines.build);
+  const table = lines(text(whole, '.map'), dirname(policy), text(whole, '.js'));
+  const code = text(whole, '.js').replace('__TOLLGATE_LINES__', () => JSON.stringify(table));
+  const noted = missed(dirname(policy), text(inspected, '.js'), text(inspected, '.map'), inputs);
+  return { code, table, exports, used, noted };
 }
 
-async function run(policy, contents) {
+/** Returns notes about globals that a plugin does not have. */
+function missed(folder, code, map, inputs) {
+  const trace = new TraceMap(map);
+  const [files, table] = lines(map, folder, code);
+  const source = (file) => sourceContentFor(trace, trace.sources.find((name) => name !== null && relative(folder, resolve(folder, name)) === file) ?? '');
+  return notes(code, inputs, source, (line) => lineTable(files, table).at(line));
+}
+
+async function run(policy, contents, define) {
   try {
-    return await bundled(policy, contents);
+    return await bundled(policy, contents, define);
   } catch (error) {
     const awaits = error.errors?.find(({ text }) => text.startsWith('Top-level await'));
     if (awaits === undefined) throw error;
@@ -111,11 +122,13 @@ async function run(policy, contents) {
   }
 }
 
-function bundled(policy, contents) {
+function bundled(policy, contents, define) {
   return esbuild.build({
     stdin: { contents, resolveDir: dirname(policy), sourcefile: 'tollgate-entry.js' },
     absWorkingDir: dirname(policy),
     bundle: true,
+    define,
+    inject: [join(sdk, 'src/web.js')],
     external: ['tollgate:*'],
     alias: { '@tollgate/sdk': join(sdk, 'src'), '@tollgate/sdk/component': join(sdk, 'src/component.js'), '@tollgate/sdk/globals': join(sdk, 'src/globals.js') },
     format: 'esm',

@@ -244,6 +244,8 @@ export namespace settings {
   function number(range?: { minimum?: number; maximum?: number }): Shape<number>;
   function integer(range?: { minimum?: number; maximum?: number }): Shape<number>;
   function string(options?: { pattern?: RegExp }): Shape<string>;
+  /** Any JSON, such as a JSON Schema. `T` is a promise of the policy: nothing checks it. */
+  function json<T = unknown>(): Shape<T>;
   function oneOf<const T extends string | number | boolean>(...values: T[]): Shape<T>;
   function list<T>(of: Shape<T>): Shape<T[]>;
   /** An object with any member names. */

@@ -84,6 +84,9 @@ export const string = ({ pattern } = {}) =>
     pattern === undefined ? 'a string' : `a string that matches ${pattern.source}`,
   );
 
+/** Any JSON, such as a JSON Schema. The policy checks it itself. */
+export const json = () => new Shape((value) => value);
+
 export const oneOf = (...values) =>
   shape((value) => values.includes(value), `one of ${values.map((value) => JSON.stringify(value)).join(', ')}`);
 

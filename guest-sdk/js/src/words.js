@@ -1,6 +1,7 @@
 /** Describes thrown values. No function in here throws, because the operator would then read nothing at all. */
 
 import { describe } from './check.js';
+import { advised } from './missing.js';
 
 let known;
 
@@ -29,11 +30,14 @@ export function stack(error) {
   }
 }
 
-/** Adds the name of what was called to the engine's `not a function`, as far as it is known. */
+/**
+ * Adds the name of what was called to the engine's `not a function`, as far as it is known, and what to do to its
+ * `is not defined`.
+ */
 export function named(text, stack, lines) {
   // The build is told `Error` for every kind of error.
   const [, problem] = text.match(/^(?:Type)?Error: (not a (?:function|constructor))$/) ?? [];
-  if (problem === undefined) return text;
+  if (problem === undefined) return advised(text);
   const [, inside, line, column] = stack.match(/^\s*at (?:(.*) \(native\)|.*?:(\d+):(\d+)\)?)\s*$/m) ?? [];
   const name = inside === undefined ? line && lines?.called?.(Number(line), Number(column)) : `an argument of ${inside}`;
   return name ? `TypeError: ${name} is ${problem}` : text;

@@ -68,3 +68,36 @@ test('a loop while it is loaded does not hang the build', () => {
   assert.match(stdout, /^policy.js fails while it is loaded: it was not done after 1 seconds; look for a loop at the top level/);
   assert.equal(status, 1);
 });
+
+/** Builds a policy with a helper, and returns the notes of the build. */
+async function notes(helper) {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-test-'));
+  try {
+    await writeFile(join(folder, 'policy.js'), head + 'import "./helper.js";');
+    await writeFile(join(folder, 'helper.js'), helper);
+    return (await build(join(folder, 'policy.js'), join(folder, 'plugin.wasm'))).notes;
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+test('globals of the web that need no system are there', async () => {
+  const texts = 'new TextDecoder().decode(new TextEncoder().encode("ü🚧")) + new globalThis.TextEncoder().encoding';
+  const checks = `if (${texts} !== "ü🚧utf-8") throw new Error("texts");
+const from = { list: [1, { a: new Date(0) }] };
+from.itself = from;
+const to = structuredClone(from);
+if (to === from || to.itself !== to || to.list[1].a.getTime() !== 0) throw new Error("clone");
+let name;
+try { structuredClone(() => 1); } catch (error) { name = error.name; }
+if (name !== "DataCloneError") throw new Error("function");`;
+  assert.deepEqual(await notes(checks), []);
+});
+
+test('a global that a plugin does not have is noted with its place, and told when it is used', async () => {
+  const [note, ...others] = await notes('export const later = () => new URL("https://a");\nglobalThis.later = later;');
+  assert.match(note, /^helper\.js:1 uses URL, which a plugin does not have: npm install core-js/);
+  assert.deepEqual(others, []);
+  assert.deepEqual(await notes('globalThis.is = typeof process !== "undefined" && process.env.A;'), []);
+  assert.match(await failure('\nsetTimeout(() => 1, 1);'), /ReferenceError: setTimeout is not defined: a plugin has none; nothing in a plugin can happen later\n    at helper\.js:2/);
+});

@@ -370,3 +370,17 @@ test('failures of lookups are typed, and faults unless they are caught', () => {
   assert.throws(() => review.validate({ manifest, validate: () => (get('pods', 'shop', 'a'), allow) }), Failure);
   assert.throws(() => create(pod).lookup({ name: 'a', field: [] }, []), /unknown key field/);
 });
+
+test('a setting of any JSON is read as it is', () => {
+  const settings = setting.object({ schema: setting.json(), more: setting.json().optional() });
+  const policy = { manifest, settings, validate: (review, { schema, more }) => (review.warn(JSON.stringify([schema, more])), allow) };
+  const schema = { type: 'object', anyOf: [1, null, { x: 0.5 }] };
+  assert.deepEqual(create(pod).settings({ schema }).validate(policy).warnings, [JSON.stringify([schema, null])]);
+  assert.throws(() => create(pod).settings({}).validate(policy), /\/schema: is missing/);
+});
+
+test('a global that a plugin does not have is told with what to do', () => {
+  assert.match(words(new ReferenceError('URL is not defined')), /^ReferenceError: URL is not defined: a plugin has none; npm install core-js/);
+  assert.equal(words(new ReferenceError('mine is not defined')), 'ReferenceError: mine is not defined');
+  assert.equal(words(new ReferenceError('toString is not defined')), 'ReferenceError: toString is not defined');
+});

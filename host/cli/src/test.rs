@@ -9,13 +9,14 @@ mod expect;
 mod find;
 mod gator;
 mod overrides;
+mod paths;
 mod report;
 mod run;
 pub(super) mod schema;
 mod show;
 mod snapshot;
 mod suite;
-mod watch;
+pub(super) mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,10 +26,11 @@ use clap::Args;
 
 use self::against::Against;
 use self::gator::EngineSource;
+use self::paths::Paths;
 use self::run::{RunOptions, Tested, run};
 use self::watch::Watched;
 use super::build::fresh::{BuildFirst, Project};
-use super::terminal::{BAD, say};
+use super::terminal::{BAD, NOTABLE, say};
 use super::{FAILURE, USAGE};
 
 /// Run the test suites of a policy through the code that the server runs.
@@ -57,6 +59,13 @@ pub(super) struct Test {
     /// with CEL. By default, the plugins that run some in tollgate.yaml in this folder.
     #[arg(long = "engine", value_name = "NAME=SOURCE")]
     engines: Vec<EngineSource>,
+    /// Check every place that a plugin reads against the fields of the object's kind, and fail the case if there is no
+    /// such field. Kubernetes' own kinds are known.
+    #[arg(long)]
+    strict_paths: bool,
+    /// File with CustomResourceDefinitions, whose kinds --strict-paths then knows. May be given several times.
+    #[arg(long, value_name = "FILE", requires = "strict_paths")]
+    crds: Vec<PathBuf>,
     /// Build and run again whenever a suite, a file that it names, or a source of a plugin changes.
     #[arg(long)]
     watch: bool,
@@ -80,6 +89,8 @@ Examples:
   tollgate test --update                     accept the current results as snapshots
   tollgate test --against released.wasm      the differences from a released version
   tollgate test --watch                      build and test again at every change
+  tollgate test --strict-paths --crds crds.yaml
+                                             finds misspelt fields, also of custom resources
   tollgate test --no-build                   without the toolchain, for components that another step built
   tollgate test --junit results.xml          for CI
   tollgate test --engine rego=./rego.wasm --engine cel=./cel_policy.wasm policies/
@@ -97,19 +108,46 @@ impl Test {
             .build()
             .context("cannot start the runtime")?;
         if self.watch {
-            watch::forever(|watched| {
-                let result = self.once(&runtime, watched);
-                // A file that cannot be read may be corrected, and so may a source that does not compile.
-                if let Err(error) = &result {
-                    say!("{BAD}{error:#}{BAD:#}");
-                    let suites = find::suites(&self.paths);
-                    watched.add_files(suites.unwrap_or_else(|_| self.paths.clone()));
-                }
-                result.is_ok()
-            });
+            watch::forever(|watched| self.round(&runtime, watched));
         }
         let tested = self.once(&runtime, &mut Watched::default())?;
         Ok(exit_code(&tested))
+    }
+
+    /// Runs the suites of a folder without further options.
+    pub(crate) fn of_folder(folder: &Path) -> Self {
+        Self {
+            paths: vec![folder.to_owned()],
+            filter: None,
+            update: false,
+            against: None,
+            against_settings: None,
+            engines: Vec::new(),
+            strict_paths: false,
+            crds: Vec::new(),
+            watch: true,
+            build_first: BuildFirst::default(),
+            junit: None,
+            json: None,
+            verbose: false,
+        }
+    }
+
+    /// Whether there is a suite to run.
+    pub(crate) fn has_suites(&self) -> bool {
+        find::suites(&self.paths).is_ok()
+    }
+
+    /// Runs all suites once and prints an error. Returns whether all files that the suites depend on are in `watched`.
+    pub(crate) fn round(&self, runtime: &tokio::runtime::Runtime, watched: &mut Watched) -> bool {
+        let result = self.once(runtime, watched);
+        // A file that cannot be read may be corrected, and so may a source that does not compile.
+        if let Err(error) = &result {
+            say!("{BAD}{error:#}{BAD:#}");
+            let suites = find::suites(&self.paths);
+            watched.add_files(suites.unwrap_or_else(|_| self.paths.clone()));
+        }
+        result.is_ok()
     }
 
     /// Builds what the suites test, runs all suites, and writes the results. Adds the files that the suites depend on to
@@ -133,6 +171,7 @@ impl Test {
         let mut files: Vec<PathBuf> = suites.iter().flat_map(suite::Suite::files).collect();
         files.extend(paths.iter().cloned());
         files.extend(against.iter().flat_map(Against::files));
+        files.extend(self.crds.iter().cloned());
         watched.add_files(files.iter().cloned());
         files.extend(self.junit.iter().chain(&self.json).cloned());
         let projects = Project::all(suites.iter().flat_map(suite::Suite::components), &files);
@@ -140,7 +179,13 @@ impl Test {
             watched.add_sources(project.sources());
         }
         self.build_first.bring_up_to_date(&projects)?;
+        let strict = self.strict_paths.then(|| Paths::read(&self.crds));
+        let strict = strict.transpose()?;
+        if strict.is_some() && !of_gator.is_empty() {
+            say!("{NOTABLE}--strict-paths does not check suites of gator{NOTABLE:#}");
+        }
         let options = RunOptions {
+            strict: strict.as_ref(),
             filter: self.filter.as_deref(),
             update: self.update,
             against: against.as_ref(),

@@ -11,7 +11,7 @@ use tollgate::setup::{Options, Setup};
 use tollgate_admission::Endpoint;
 use tollgate_admission::namespaces::{Namespaces, NoNamespaces};
 use tollgate_config::PluginConfig;
-use tollgate_engine::Clock;
+use tollgate_engine::{Clock, Reads};
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::{Plugin, PluginSet, PluginState};
 use tollgate_json::document::Json;
@@ -23,6 +23,7 @@ use super::compare::{Failure, compare_result};
 use super::edit;
 use super::expect::Verdict;
 use super::overrides::{override_review, with_resource};
+use super::paths::{Paths, Strict};
 use super::snapshot::Snapshots;
 use super::suite::{Case, Input, Parts, Suite};
 use crate::asked;
@@ -37,6 +38,8 @@ pub(super) struct RunOptions<'a> {
     pub(super) filter: Option<&'a str>,
     pub(super) update: bool,
     pub(super) against: Option<&'a Against>,
+    /// The fields of kinds, if reads are checked.
+    pub(super) strict: Option<&'a Paths>,
 }
 
 /// A suite that was run.
@@ -67,8 +70,9 @@ pub(super) struct Loaded {
 }
 
 /// The state that all cases of a suite share.
-pub(super) struct Lab {
+pub(super) struct Lab<'p> {
     setup: Setup,
+    strict: Option<Strict<'p>>,
     suite: Suite,
     loaded: BTreeMap<(String, bool), Arc<Loaded>>,
 }
@@ -85,6 +89,7 @@ pub(super) async fn run(
     let cases = suite.cases.clone();
     let mut lab = Lab {
         setup,
+        strict: options.strict.map(|paths| paths.of_suite(&suite)),
         suite,
         loaded: BTreeMap::new(),
     };
@@ -277,7 +282,7 @@ fn edited(parts: &Parts, content: &Json, is_review: bool) -> anyhow::Result<Json
 
 // === impl Lab ===
 
-impl Lab {
+impl Lab<'_> {
     async fn case(
         &mut self,
         case: &Case,
@@ -303,7 +308,14 @@ impl Lab {
         }
         let namespaces = namespaces(parts).context("namespaces")?;
         let tables = tables(parts).context("cluster")?;
-        let pipeline = self.pipeline(&loaded, parts.now, namespaces.clone(), tables.clone());
+        let reads = self.strict.as_ref().map(|_| Arc::<Reads>::default());
+        let pipeline = self.pipeline(
+            &loaded,
+            parts.now,
+            namespaces.clone(),
+            tables.clone(),
+            reads.clone(),
+        );
         let finding = examine(
             &pipeline,
             &self.suite.config.requests,
@@ -319,6 +331,10 @@ impl Lab {
             actual.mismatches = self.mismatches(&loaded, &prepared.review);
         }
         run.failures = compare_result(&actual, &case.expect, object.as_ref(), parts.fuel);
+        if let (Some(strict), Some(reads)) = (&mut self.strict, &reads) {
+            run.failures
+                .extend(strict.failures(reads, &prepared.review));
+        }
         if case.expect.snapshot {
             let growth = self.suite.fuel_growth;
             run.failures
@@ -334,7 +350,7 @@ impl Lab {
                      them with --against-settings FILE"
                 );
             }
-            let old = self.pipeline(&old, parts.now, namespaces, tables);
+            let old = self.pipeline(&old, parts.now, namespaces, tables, None);
             let comparison = compare(
                 &pipeline,
                 &old,
@@ -417,16 +433,20 @@ impl Lab {
         now: Option<SystemTime>,
         namespaces: Arc<dyn Namespaces>,
         tables: Arc<dyn Tables>,
+        reads: Option<Arc<Reads>>,
     ) -> Pipeline {
         let clock = now.map_or(Clock::System, Clock::Fixed);
         let config = &self.suite.config;
+        let engine = self.setup.engine.clone();
+        let engine = engine
+            .with_clock(clock)
+            .with_namespaces(namespaces)
+            .with_tables(tables);
         Pipeline::new(
-            self.setup
-                .engine
-                .clone()
-                .with_clock(clock)
-                .with_namespaces(namespaces)
-                .with_tables(tables),
+            match reads {
+                Some(reads) => engine.with_reads(reads),
+                None => engine,
+            },
             PluginSet::new(loaded.plugins.clone()),
             self.setup.metrics.clone(),
             config.requests.max_depth,

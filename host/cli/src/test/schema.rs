@@ -144,7 +144,8 @@ fn trace() -> Trace {
     // Only an artifact has signatures, and only a case with a name has rows.
     let source = "oci://registry.example.com/a:1";
     let base = json!({
-        "plugins": [{ "name": "a", "source": source, "shadow": { "source": source } }],
+        "plugins": [{ "name": "a", "source": source, "shadow": { "source": source },
+            "rollout": { "to": { "source": source }, "steps": [{}] } }],
         "cases": [{ "name": "a", "object": {}, "expect": "allow", "rows": [{}] }],
     });
     derive(&[base], |document, collector| {

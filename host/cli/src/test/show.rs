@@ -2,7 +2,9 @@
 
 use super::compare::Failure;
 use super::run::{Tested, TestedCase};
-use crate::terminal::{BAD, FAINT, GOOD, NOTABLE, STRONG, grouped, milliseconds, plain, say};
+use crate::terminal::{
+    BAD, FAINT, GOOD, NOTABLE, STRONG, grouped, milliseconds, plain, plain_indented, say,
+};
 
 /// Prints a case when it ends.
 pub(super) fn case(case: &TestedCase, verbose: bool) {
@@ -107,9 +109,4 @@ pub(super) fn summary(tested: &[Tested]) {
         cases().count(),
         tested.len()
     );
-}
-
-fn plain_indented(line: &str) -> String {
-    let text = line.trim_start();
-    format!("{}{}", &line[..line.len() - text.len()], plain(text))
 }

@@ -618,7 +618,7 @@ cases:
           cases[2].name: missing, expected a description of the case, such as denies 11 replicas
           cases[3].expect: missing, expected a result such as allow or deny
           cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or another expectation
-          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, namespace-unavailable, conflict, not-converging or engine-error; did you mean out-of-fuel?
+          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, namespace-unavailable, tenant-budget, conflict, not-converging or engine-error; did you mean out-of-fuel?
         "#);
     }
 

@@ -11,7 +11,7 @@ const INTERVAL: Duration = Duration::from_millis(300);
 
 /// What a run depends on.
 #[derive(Default)]
-pub(super) struct Watched {
+pub(crate) struct Watched {
     files: Vec<PathBuf>,
     /// The sources of projects, as they were before the run built them. An edit during a build counts as a change.
     sources: Vec<(Sources, Vec<State>)>,
@@ -21,7 +21,7 @@ type State = (PathBuf, Option<(SystemTime, u64)>);
 
 /// Calls `run`, and again whenever something changes that it adds to its argument, until the process ends. `run` returns
 /// whether it could add everything. If not, the additions of the previous run stay watched.
-pub(super) fn forever(mut run: impl FnMut(&mut Watched) -> bool) -> ! {
+pub(crate) fn forever(mut run: impl FnMut(&mut Watched) -> bool) -> ! {
     let mut watched = Watched::default();
     loop {
         let earlier = std::mem::take(&mut watched);
@@ -50,12 +50,12 @@ pub(super) fn forever(mut run: impl FnMut(&mut Watched) -> bool) -> ! {
 // === impl Watched ===
 
 impl Watched {
-    pub(super) fn add_files(&mut self, files: impl IntoIterator<Item = PathBuf>) {
+    pub(crate) fn add_files(&mut self, files: impl IntoIterator<Item = PathBuf>) {
         self.files.extend(files);
     }
 
     /// Adds the sources of a project, as they are now.
-    pub(super) fn add_sources(&mut self, sources: Sources) {
+    pub(crate) fn add_sources(&mut self, sources: Sources) {
         if self.sources.iter().all(|(known, _)| *known != sources) {
             let states = of_sources(&sources);
             self.sources.push((sources, states));

@@ -1,0 +1,211 @@
+//! `--strict-paths`: checks every place that a plugin reads against the fields of the object's kind.
+//!
+//! To a plugin, a misspelt field is an absent one. No result of a case shows the difference.
+
+mod crd;
+mod fields;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use tollgate_engine::{Read, ReadDocument, Reads};
+use tollgate_json::document::Json;
+
+use self::fields::{Catalogue, Kind, Type, Wrong};
+use super::compare::Failure;
+use super::run::{documents, prepare};
+use super::suite::Suite;
+use crate::terminal::plain;
+
+/// The kinds that can be checked.
+pub(super) struct Paths(Catalogue);
+
+/// The check of one suite.
+pub(super) struct Strict<'p> {
+    catalogue: &'p Catalogue,
+    /// The kinds of all cases. A policy for several kinds asks for the fields of each, whichever it gets.
+    kinds: BTreeSet<Kind>,
+    /// The places that have failed a case already.
+    told: BTreeSet<(String, ReadDocument, String)>,
+}
+
+/// The fields of Kubernetes' own kinds.
+const KUBERNETES: &str = include_str!("paths/kubernetes.fields");
+/// The request of an AdmissionReview, which is no kind that kube-apiserver stores.
+const REQUEST: &str = "\
+request: uid kind=gvk resource=gvr subResource requestKind=gvk requestResource=gvr requestSubResource name namespace \
+         operation userInfo=authentication.v1.UserInfo object=* oldObject=* dryRun options=*
+gvk: group version kind
+gvr: group version resource
+";
+/// Maximum number of fields that a message lists.
+const MOST_LISTED: usize = 12;
+
+// === impl Paths ===
+
+impl Paths {
+    /// Reads Kubernetes' own kinds, and those of the CustomResourceDefinitions in files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or has no CustomResourceDefinition.
+    pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut catalogue = Catalogue::default();
+        catalogue.add_lines(KUBERNETES);
+        catalogue.add_lines(REQUEST);
+        for file in files {
+            crd::read(file, &mut catalogue)?;
+        }
+        Ok(Self(catalogue))
+    }
+
+    /// Begins the check of a suite.
+    pub(super) fn of_suite(&self, suite: &Suite) -> Strict<'_> {
+        let cases = suite.cases.iter();
+        let reviews = cases.flat_map(|case| {
+            let documents = documents(case).into_iter();
+            documents.filter_map(move |(_, document)| prepare(case, document.ok()?).ok())
+        });
+        Strict {
+            catalogue: &self.0,
+            kinds: reviews
+                .filter_map(|prepared| kind(&prepared.review))
+                .collect(),
+            told: BTreeSet::new(),
+        }
+    }
+}
+
+// === impl Strict ===
+
+impl Strict<'_> {
+    /// Returns the failures of one case. A place fails only the first case that reads it.
+    pub(super) fn failures(&mut self, reads: &Reads, review: &Json) -> Vec<Failure> {
+        let kind = kind(review);
+        let mut failures = Vec::new();
+        for read in reads.all() {
+            let Some(what) = self.wrong(&read, kind.as_ref()) else {
+                continue;
+            };
+            let key = (read.plugin.to_string(), read.document, read.at);
+            if self.told.insert(key) {
+                failures.push(Failure::new(plain(&what)));
+            }
+        }
+        failures
+    }
+
+    /// Describes what is wrong with a read, if anything is.
+    fn wrong(&self, read: &Read, kind: Option<&Kind>) -> Option<String> {
+        let (of, name) = match read.document {
+            ReadDocument::Object | ReadDocument::OldObject => {
+                let kind = kind?;
+                let Some(of) = self.catalogue.of_kind(kind) else {
+                    return (!read.at.is_empty()).then(|| unknown(kind));
+                };
+                (of, kind.to_string())
+            }
+            ReadDocument::Namespace => {
+                let kind = Kind::new("v1", "Namespace");
+                (self.catalogue.of_kind(&kind)?, kind.to_string())
+            }
+            ReadDocument::Request => {
+                let of = self.catalogue.named("request")?;
+                (of, "an AdmissionRequest".to_owned())
+            }
+            // Options differ by operation, and few policies read them.
+            ReadDocument::Options => return None,
+        };
+        let wrong = self.catalogue.check(of, &read.at, read.is_pattern).err()?;
+        if self.fits_another_kind(read) {
+            return None;
+        }
+        Some(format!(
+            "strict paths: {} reads {} of {}, and {name} {}",
+            read.plugin,
+            read.at,
+            part(read.document),
+            wrong.described()
+        ))
+    }
+
+    fn fits_another_kind(&self, read: &Read) -> bool {
+        let is_object = matches!(
+            read.document,
+            ReadDocument::Object | ReadDocument::OldObject
+        );
+        let fits = |of: &Type| self.catalogue.check(of, &read.at, read.is_pattern).is_ok();
+        is_object
+            && self
+                .kinds
+                .iter()
+                .filter_map(|kind| self.catalogue.of_kind(kind))
+                .any(fits)
+    }
+}
+
+fn unknown(kind: &Kind) -> String {
+    format!(
+        "strict paths: the fields of {kind} are not known; pass the file with its CustomResourceDefinition with --crds"
+    )
+}
+
+/// Returns the kind of a review's object. A CONNECT has options in the object's place.
+fn kind(review: &Json) -> Option<Kind> {
+    let request = review.member("request")?;
+    if request.member("operation").and_then(Json::as_text) == Some("CONNECT") {
+        return None;
+    }
+    let objects = ["object", "oldObject"].into_iter();
+    let object = objects
+        .filter_map(|name| request.member(name))
+        .find(|object| !object.is_null())?;
+    let text = |name: &str| object.member(name)?.as_text();
+    Some(Kind::new(text("apiVersion")?, text("kind")?))
+}
+
+fn part(document: ReadDocument) -> &'static str {
+    match document {
+        ReadDocument::Object => "the object",
+        ReadDocument::OldObject => "the old object",
+        ReadDocument::Options => "the options",
+        ReadDocument::Request => "the request",
+        ReadDocument::Namespace => "the namespace",
+    }
+}
+
+// === impl Wrong ===
+
+impl Wrong {
+    fn described(&self) -> String {
+        match self {
+            Self::Field {
+                at,
+                meant: Some(meant),
+                ..
+            } => format!("has no field {at}; did you mean {meant}?"),
+            Self::Field { at, known, .. } if known.is_empty() => {
+                format!("has no field {at}: kube-apiserver removes every field there")
+            }
+            Self::Field { at, known, .. } => {
+                let mut names: Vec<&str> = known.iter().map(String::as_str).collect();
+                let more = names.len().saturating_sub(MOST_LISTED);
+                names.truncate(MOST_LISTED);
+                let more = match more {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!(
+                    "has no field {at}; the fields there are {}{more}",
+                    names.join(", ")
+                )
+            }
+            Self::Index { list } => {
+                format!("has a list at {list}: write an index such as {list}/0, or select {list}/*")
+            }
+            Self::Members { value } => format!("has a value without members at {value}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

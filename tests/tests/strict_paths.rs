@@ -1,0 +1,167 @@
+//! `tollgate test --strict-paths`: finds the places that a plugin reads and no object can have.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tollgate_tests::binary::tollgate;
+use tollgate_tests::wat;
+
+/// Exit code: everything is as expected.
+const PASSED: i32 = 0;
+/// Exit code: something is not as expected.
+const FAILED: i32 = 1;
+/// Exit code: something could not be done.
+const ERROR: i32 = 2;
+
+/// A validator that reads places of the object, by `get`, or by `select` if there is a star.
+fn reader(pointers: &[&str]) -> Vec<u8> {
+    let mut data = String::new();
+    let mut calls = String::new();
+    let mut address = 2048;
+    for pointer in pointers {
+        let function = if pointer.contains('*') {
+            "select"
+        } else {
+            "get"
+        };
+        data.push_str(&format!("(data (i32.const {address}) \"{pointer}\")\n"));
+        calls.push_str(&format!(
+            "(call ${function} (i32.const 0) (i32.const {address}) (i32.const {}) (i32.const 1024))\n",
+            pointer.len()
+        ));
+        address += pointer.len();
+    }
+    let text = format!(
+        r#"(import "tollgate:admission/review@0.1.0" "get" (func $get (param i32 i32 i32 i32)))
+(import "tollgate:admission/review@0.1.0" "select" (func $select (param i32 i32 i32 i32)))
+{data}
+(func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
+{calls}
+    (i32.const 256))"#
+    );
+    wat::plugin("validator", &text)
+}
+
+fn deployment(name: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"replicas": 3}})
+}
+
+fn cart() -> Value {
+    json!({"apiVersion": "shop.example/v1", "kind": "Cart", "metadata": {"name": "a"}, "spec": {"size": 3}})
+}
+
+/// A folder with a plugin that reads some places, and a suite with some objects. Every review is allowed.
+fn project(pointers: &[&str], objects: &[Value]) -> TempDir {
+    let folder = tempfile::Builder::new().prefix("tollgate-paths-").tempdir();
+    let folder = folder.expect("a temporary folder can be made: is TMPDIR writable?");
+    let cases = objects.iter().enumerate().map(|(index, object)| {
+        json!({"name": format!("case {index}"), "object": object, "expect": "allow"})
+    });
+    let suite = json!({
+        "plugins": [{"name": "reader", "source": "file:reader.wasm"}],
+        "cases": cases.collect::<Vec<Value>>(),
+    });
+    let write = |name: &str, content: &[u8]| {
+        fs::write(folder.path().join(name), content).expect("a folder can be written to");
+    };
+    write("reader.wasm", &reader(pointers));
+    write("policy.test.yaml", suite.to_string().as_bytes());
+    folder
+}
+
+#[track_caller]
+fn run(folder: &TempDir, arguments: &[&str], code: i32, words: &[&str]) -> String {
+    let output = Command::new(tollgate())
+        .arg("test")
+        .args(arguments)
+        .current_dir(folder.path())
+        .output()
+        .expect("tollgate can be run");
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    println!("$ tollgate test {}\n{said}", arguments.join(" "));
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "`{word}` is not in:\n{said}");
+    }
+    said
+}
+
+#[test]
+fn misspelt_field_fails_the_first_case_that_reads_it() {
+    let objects = [deployment("a"), deployment("b")];
+    let folder = project(&["/spec/replica", "/metadata/labels/any~1name"], &objects);
+    // Without the option, the field is absent, and nothing shows that it cannot be there.
+    run(&folder, &[], PASSED, &["2 passed"]);
+    let said = run(
+        &folder,
+        &["--strict-paths"],
+        FAILED,
+        &[
+            "FAIL   case 0",
+            "policy.test.yaml: cases[0]",
+            "reader reads /spec/replica of the object, and apps/v1 Deployment has no field /spec/replica; did you mean \
+             /spec/replicas?",
+            "ok     case 1",
+            "1 passed, 1 failed",
+        ],
+    );
+    assert!(!said.contains("any~1name"), "{said}");
+}
+
+#[test]
+fn patterns_and_fields_of_other_kinds_are_understood() {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}});
+    let pointers = [
+        "/spec/containers/*/image",
+        "/spec/template/spec/containers/*/image",
+    ];
+    let folder = project(&pointers, &[pod.clone(), deployment("a")]);
+    run(&folder, &["--strict-paths"], PASSED, &["2 passed"]);
+    let alone = project(&pointers, &[pod]);
+    let words = ["v1 Pod has no field /spec/template"];
+    run(&alone, &["--strict-paths"], FAILED, &words);
+}
+
+#[test]
+fn custom_kinds_come_from_files() {
+    let folder = project(&["/spec/size", "/metadata/name"], &[cart()]);
+    let unknown = "the fields of shop.example/v1 Cart are not known; pass the file";
+    run(&folder, &["--strict-paths"], FAILED, &[unknown]);
+    let definition = |field: &str| {
+        let properties = json!({field: {"type": "integer"}});
+        let spec = json!({"type": "object", "properties": properties});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "carts.shop.example"},
+            "spec": {
+                "group": "shop.example", "names": {"kind": "Cart", "plural": "carts"},
+                "versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}],
+            },
+        })
+    };
+    for (field, code) in [("size", PASSED), ("sizes", FAILED)] {
+        let text = definition(field).to_string();
+        fs::write(folder.path().join("crd.yaml"), text).expect("a folder can be written to");
+        run(
+            &folder,
+            &["--strict-paths", "--crds", "crd.yaml"],
+            code,
+            &[],
+        );
+    }
+    run(&folder, &["--crds", "crd.yaml"], ERROR, &["--strict-paths"]);
+    let suite = ["--strict-paths", "--crds", "policy.test.yaml"];
+    run(
+        &folder,
+        &suite,
+        ERROR,
+        &["contains no CustomResourceDefinition"],
+    );
+}
