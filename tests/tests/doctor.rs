@@ -281,3 +281,26 @@ fn lists_expired_exceptions_as_notices() {
         configured.output
     );
 }
+
+#[test]
+fn names_exceptions_that_reports_show_as_not_needed() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let result = |exception: &str, without: &str| {
+        let properties = json!({"mode": "enforce", "exception": exception, "without": without});
+        json!({"policy": "labels", "rule": "validate", "result": "skip", "properties": properties})
+    };
+    let report = json!({
+        "apiVersion": "openreports.io/v1alpha1", "kind": "Report",
+        "metadata": {
+            "name": "tollgate", "namespace": "shop", "labels": {"tollgate.dev/scan": "tollgate"},
+            "annotations": {"tollgate.dev/omitted-results": "0"},
+        },
+        "results": [result("fixed", "pass"), result("legacy", "fail")],
+    });
+    let live = write(folder.path(), "live.json", &report.to_string());
+    let listed = tollgate(&["doctor", "--live", &live]);
+    assert_eq!(listed.code, Some(0), "{}{}", listed.output, listed.errors);
+    let output = &listed.output;
+    assert!(output.contains("plugin labels, fixed"), "{output}");
+    assert!(!output.contains("legacy"), "{output}");
+}

@@ -27,13 +27,16 @@ const LAYERS: &[(&str, u8)] = &[
     ("import", 3),
     ("lookups", 3),
     ("oci", 3),
+    ("rollout", 3),
+    ("otlp", 3),
     ("engine", 4),
     ("gate", 5),
     ("registration", 5),
     ("server", 5),
     ("cluster", 6),
     ("tollgate", 6),
-    ("cli", 7),
+    ("scan", 7),
+    ("cli", 8),
 ];
 
 /// Crates that know nothing about how plugins are loaded and called.

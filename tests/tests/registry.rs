@@ -763,7 +763,7 @@ async fn pulls_only_artifacts_signed_by_trusted_key() {
         println!("{}", text.trim());
         assert!(
             !success
-                && text.contains("the artifact is not signed by a trusted key")
+                && text.contains("is not signed as the policy on the command line requires")
                 && text.contains(part),
             "{text}"
         );
@@ -891,7 +891,11 @@ async fn unsigned_version_replaces_nothing_and_keys_can_rotate() {
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
     let source = push(&registry, "green", &reference);
-    let status = until_reason(&server, "the artifact is not signed by a trusted key").await;
+    let status = until_reason(
+        &server,
+        "is not signed as the policy signatures.keys requires",
+    )
+    .await;
     assert_eq!(status["state"], "degraded");
     assert_eq!(
         labels(&server).await,
@@ -923,8 +927,8 @@ async fn unsigned_version_replaces_nothing_and_keys_can_rotate() {
     println!("revoked | {reason}");
     assert!(
         reason.contains("Connection refused")
-            && reason.contains("the cached artifact sha256:")
-            && reason.contains("is not signed by a trusted key"),
+            && reason.contains("in the cache, the artifact sha256:")
+            && reason.contains("is not signed as the policy signatures.keys requires"),
         "the reason must name the key, not only the registry: {reason}"
     );
 }

@@ -15,6 +15,9 @@ use tollgate_tests::reviews::{Review, pod, secret};
 use tollgate_tests::server::{Server, metric, until};
 use tollgate_tests::{binary, guests, wat};
 
+#[path = "replay/figures.rs"]
+mod figures;
+
 const MARKER: &str = "marker-7c41d9";
 
 struct Ran {
@@ -144,6 +147,16 @@ async fn recorded(pods: usize) -> TempDir {
     folder
 }
 
+/// Returns all lines of a recording.
+fn decompressed(recording: &Path) -> String {
+    let mut text = Vec::new();
+    for entry in std::fs::read_dir(recording).expect("the recording is there") {
+        let file = std::fs::File::open(entry.expect("an entry").path()).expect("a segment");
+        zstd::stream::copy_decode(file, &mut text).expect("whole frames");
+    }
+    String::from_utf8(text).expect("lines of text")
+}
+
 fn uids(results: &Value, category: &str) -> BTreeSet<String> {
     let differences = results["differences"].as_array().into_iter().flatten();
     differences
@@ -212,12 +225,7 @@ async fn replay_of_the_same_configuration_finds_nothing_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn content_of_secrets_is_in_no_byte_of_a_recording() {
     let recording = recorded(1).await;
-    let mut text = Vec::new();
-    for entry in std::fs::read_dir(recording.path()).expect("the recording is there") {
-        let file = std::fs::File::open(entry.expect("an entry").path()).expect("a segment");
-        zstd::stream::copy_decode(file, &mut text).expect("whole frames");
-    }
-    let text = String::from_utf8(text).expect("lines of text");
+    let text = decompressed(recording.path());
     assert!(
         text.contains("\"Secret\"") && text.contains("redacted-"),
         "{text}"

@@ -2,7 +2,7 @@
 //! failure policy, at any log level.
 //!
 //! The suite sends Secrets with a marker to the plugin `leaker`. The suite then searches all output for the marker:
-//! logs, metrics, status, messages, warnings and audit annotations. The search finds the marker unchanged, in base64,
+//! logs, metrics, status, messages, warnings, audit annotations and exports. The search finds the marker unchanged, in base64,
 //! reversed, in capitals, and any ten characters of these forms. Only a patch may hold the marker, because it goes to
 //! the same place as the object.
 
@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tollgate_tests::checker::Endpoint;
+use tollgate_tests::collector::Collector;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, as_sent, config_map, secret};
@@ -235,7 +236,11 @@ fn trace() -> Start {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secret_never_leaks_in_any_mode_fault_or_policy() {
     let search = Search::new();
-    let server = trace().start(configuration());
+    let collector = Collector::start();
+    let export =
+        |share: &str| json!({"endpoint": collector.endpoint(), share: 100, "maxQueue": "64Mi"});
+    let exports = json!({"traces": export("share"), "decisions": export("allowedShare")});
+    let server = trace().start(configuration().with("telemetry", exports));
     server.assert_all_loaded().await;
     let mut found = Vec::new();
     let mut patches_with_the_marker = 0;
@@ -298,6 +303,19 @@ async fn secret_never_leaks_in_any_mode_fault_or_policy() {
         }
     }
     search_server(server, &search, &mut found).await;
+    let mut exported = 0;
+    for request in collector.requests() {
+        exported += request.body.len();
+        if let Some(window) = search.find(&String::from_utf8_lossy(&request.body)) {
+            found.push(format!("{} has `{window}`", request.path));
+        }
+    }
+    let (spans, records) = (collector.spans().len(), collector.records().len());
+    println!("{spans} spans and {records} decisions in {exported} bytes");
+    assert!(
+        spans >= answers && records == answers,
+        "not everything was exported"
+    );
     println!(
         "{answers} answers; faults: {faults:?}; {patches_with_the_marker} patches hold the marker, as they should"
     );

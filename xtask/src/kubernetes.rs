@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use tollgate_kube_apiserver::helm::{Helm, Major};
-use tollgate_kube_apiserver::{Binaries, Missing, release};
+use tollgate_kube_apiserver::{Binaries, Missing, controllers, release};
 
 use crate::terminal::{self, NOTABLE};
 
@@ -14,13 +14,21 @@ use crate::terminal::{self, NOTABLE};
 /// Builds them from their Go modules, which takes some seven minutes on two processors, and keeps them in
 /// $XDG_CACHE_HOME/tollgate (~/.cache/tollgate). If KUBEBUILDER_ASSETS names a folder, uses that folder as it is.
 #[derive(Args, Debug)]
-pub(crate) struct Kubernetes;
+pub(crate) struct Kubernetes {
+    /// Also build kube-controller-manager, which takes seven more minutes of processor time. The tests of garbage collection
+    /// need it, and are skipped without it.
+    #[arg(long)]
+    controllers: bool,
+}
 
 // === impl Kubernetes ===
 
 impl Kubernetes {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         println!("{}", build()?.folder().display());
+        if self.controllers {
+            println!("{}", controllers::build(announce)?.display());
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -40,6 +48,12 @@ pub(crate) fn ensure() -> anyhow::Result<()> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Builds the programs. Fails where [`ensure`] goes on without them.
+pub(crate) fn require() -> anyhow::Result<()> {
+    build()?;
+    Ok(())
 }
 
 fn build() -> Result<Binaries, Missing> {

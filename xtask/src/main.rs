@@ -4,18 +4,26 @@
 //! - `cargo xtask test` runs every test.
 //! - `cargo xtask bench` measures.
 //! - `cargo xtask fuzz` looks for unexpected inputs.
+//! - `cargo xtask fields` writes the fields of Kubernetes' kinds.
 //! - `cargo xtask image` builds the image.
 //! - `cargo xtask kubernetes` builds the Kubernetes programs that the tests need.
 //! - `cargo xtask manifests` renders the plain manifests from the chart.
+//! - `cargo xtask oracles` records signatures of the real cosign.
+//! - `cargo xtask recordings` measures recording and replay.
+//! - `cargo xtask scan` measures the background scan.
 
 mod bench;
 mod cargo;
 mod demo;
+mod fields;
 mod floods;
 mod fuzz;
 mod image;
 mod kubernetes;
 mod manifests;
+mod oracles;
+mod recordings;
+mod scan;
 mod soak;
 mod terminal;
 mod test;
@@ -32,11 +40,15 @@ use clap::Parser;
 enum Chore {
     Bench(bench::Bench),
     Demo(demo::Demo),
+    Fields(fields::Fields),
     Floods(floods::Floods),
     Fuzz(fuzz::Fuzz),
     Image(image::Image),
     Kubernetes(kubernetes::Kubernetes),
     Manifests(manifests::Manifests),
+    Oracles(oracles::Oracles),
+    Recordings(recordings::Recordings),
+    Scan(scan::Scan),
     Soak(soak::Soak),
     Test(test::Test),
 }
@@ -45,11 +57,15 @@ fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::Bench(bench) => bench.run(),
         Chore::Demo(demo) => demo.run(),
+        Chore::Fields(fields) => fields.run(),
         Chore::Floods(floods) => floods.run(),
         Chore::Fuzz(fuzz) => fuzz.run(),
         Chore::Image(image) => image.run(),
         Chore::Kubernetes(kubernetes) => kubernetes.run(),
         Chore::Manifests(manifests) => manifests.run(),
+        Chore::Oracles(oracles) => oracles.run(),
+        Chore::Recordings(recordings) => recordings.run(),
+        Chore::Scan(scan) => scan.run(),
         Chore::Soak(soak) => soak.run(),
         Chore::Test(test) => test.run(),
     };

@@ -1,14 +1,15 @@
 //! `cargo xtask test`: runs all checks that a change must pass, from an empty target folder.
 //!
 //! ```text
-//! toolchain → dependencies → format → lints → guests → build → languages → kubernetes → tests → memory → instructions
-//!     → documentation
+//! toolchain → dependencies → format → lints → guests → build → languages → kubernetes → browser → tests → memory
+//!     → instructions → documentation
 //! ```
 //!
 //! Cheap steps come first. The command that runs the tests also builds them, because cargo selects features by the
 //! packages that it builds. Another selection would build wasmtime a second time. The same build makes the `tollgate`
 //! binary, which the end-to-end suites start.
 
+mod browser;
 mod count;
 mod dependencies;
 pub(crate) mod languages;
@@ -27,7 +28,7 @@ use crate::{bench, cargo, kubernetes, toolchain};
 /// Set up and run all tests: format, lints, every suite, documentation.
 ///
 /// Installs missing tools. rustup installs the WebAssembly target, rustfmt, clippy, a nightly compiler and Miri. cargo
-/// installs cargo-deny. When running as root, apt-get installs Go, Node, Python and valgrind.
+/// installs cargo-deny. When running as root, apt-get installs Go, Node, Python, Chromium and valgrind.
 ///
 /// Two suites need Go: one tries the patches with kube-apiserver's own library, and one runs against kube-apiserver
 /// itself. Plugins in JavaScript and Python need Node and Python. valgrind counts instructions. Build dependencies of
@@ -71,7 +72,7 @@ type Step = (
     fn(&mut Run) -> anyhow::Result<()>,
 );
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     ("toolchain", "required tools are installed", toolchain),
     (
         "dependencies",
@@ -93,13 +94,18 @@ const STEPS: [Step; 13] = [
     ),
     (
         "languages",
-        "plugins in Go, JavaScript, Python and C build, and their SDKs' own tests pass",
+        "plugins in Go, JavaScript, Python, C and Zig build, and their SDKs' own tests pass",
         languages,
     ),
     (
         "kubernetes",
         "etcd, kube-apiserver, kubectl and Helm are built, if Go is installed; the first time takes minutes",
         kubernetes,
+    ),
+    (
+        "browser",
+        "Chromium and the packages that drive it are installed, for the tests of the page",
+        browser,
     ),
     (
         "tests",
@@ -247,6 +253,10 @@ fn build(run: &mut Run) -> anyhow::Result<()> {
 
 fn kubernetes(_: &mut Run) -> anyhow::Result<()> {
     kubernetes::ensure()
+}
+
+fn browser(run: &mut Run) -> anyhow::Result<()> {
+    browser::install(&run.workspace)
 }
 
 fn languages(run: &mut Run) -> anyhow::Result<()> {

@@ -110,6 +110,12 @@ pub(crate) fn ensure_command(command: &str, package: &str) -> bool {
     works() || apt_get_install(package) && works()
 }
 
+/// Installs a file of a package if possible. Returns whether it is there.
+pub(crate) fn ensure_file(file: &str, package: &str) -> bool {
+    let exists = || Path::new(file).exists();
+    exists() || apt_get_install(package) && exists()
+}
+
 /// Installs a Debian package, if that needs no questions.
 fn apt_get_install(package: &str) -> bool {
     let is_root = output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0");

@@ -52,6 +52,7 @@ fn review(criterion: &mut Criterion) {
                     plugin: None,
                     received,
                     deadline: received + TIMEOUT,
+                    trace: None,
                     body: Body::Whole(body.clone()),
                 };
                 match pipeline.review(call).await {

@@ -72,6 +72,8 @@ impl Serve {
             authentication: config.authentication,
             token_reviewer: None,
             instance: Instance::new(),
+            traces: false,
+            registered_authorities: None,
         };
         let server = Server::bind(&listen, config.requests, Arc::new(control), Metrics::new());
         let server = server.await?;

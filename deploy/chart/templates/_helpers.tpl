@@ -65,6 +65,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "config.%s is written by the chart: use the value %s, or the plain manifests" $key $value) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.scan.enabled -}}
+{{- if not .Values.cluster.enabled -}}
+{{- fail "scan.enabled needs cluster.enabled: the replicas share the scan by their Leases" -}}
+{{- end -}}
+{{- end -}}
+{{- range $key := list "enabled" "format" "resources" -}}
+{{- if hasKey (default dict $.Values.config.scan) $key -}}
+{{- fail (printf "config.scan.%s is written by the chart: use the value scan.%s" $key $key) -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.admin.enabled -}}
 {{- if not .Values.cluster.enabled -}}
 {{- fail "admin.enabled needs cluster.enabled: kube-apiserver verifies the tokens" -}}
@@ -74,6 +84,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "config.admin.%s is written by the chart: set admin.enabled to false to write it yourself" $key) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.tenancy.enabled (not .Values.cluster.enabled) -}}
+{{- fail "tenancy.enabled needs cluster.enabled: custom resources bring the plugins of namespaces" -}}
+{{- end -}}
+{{- if and .Values.tenancy.enabled (not .Values.config.tenancy) -}}
+{{- fail "tenancy.enabled needs config.tenancy, which says what plugins of namespaces may do" -}}
+{{- end -}}
+{{- if and .Values.config.tenancy (not .Values.tenancy.enabled) -}}
+{{- fail "config.tenancy needs tenancy.enabled: true, which grants the permissions for it" -}}
 {{- end -}}
 {{- if not .Values.cluster.enabled -}}
 {{- if not .Values.tls.secretName -}}
@@ -114,6 +133,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.cluster.enabled -}}
 {{- $_ := set $config "cluster" (dict "enabled" true "installation" $name "registration" (dict "service" $name "anchor" (printf "%s-anchor" $name))) -}}
 {{- end -}}
+{{- if .Values.scan.enabled -}}
+{{- $scan := dict "enabled" true "format" .Values.scan.format "resources" .Values.scan.resources -}}
+{{- $_ := set $config "scan" (mergeOverwrite (default dict $config.scan) $scan) -}}
+{{- end -}}
 {{- if .Values.tls.secretName -}}
 {{- $_ := set $config "tls" (dict "certificate" "/etc/tollgate/tls/tls.crt" "key" "/etc/tollgate/tls/tls.key") -}}
 {{- else -}}
@@ -144,9 +167,15 @@ The memory limit in MiB, by the formula of docs/guides/sizing.md: the serving pr
 {{- $documents := add (include "tollgate.number" $config.requests.maxInFlight | int64) (include "tollgate.number" $config.requests.maxDecoded | int64) -}}
 {{- $memories := include "tollgate.number" $config.engine.maxMemory | int64 -}}
 {{- $calls := mul (include "tollgate.number" $config.engine.maxConcurrentCalls | int64) (add $stack $mebibyte $output) -}}
+{{- $scan := 0 -}}
+{{- if .Values.scan.enabled -}}
+{{- $page := include "tollgate.number" (dig "maxPage" "8Mi" $config.scan) | int64 -}}
+{{- $results := include "tollgate.number" (dig "maxMemory" "64Mi" $config.scan) | int64 -}}
+{{- $scan = add $results (mul 8 $page) (include "tollgate.number" $config.requests.maxDecoded | int64) -}}
+{{- end -}}
 {{- $loading := mul 2 (int64 .Values.sizing.processors) (include "tollgate.number" $config.engine.loadMemory | int64) -}}
 {{- $volumes := add (include "tollgate.number" .Values.volumes.code | int64) (include "tollgate.number" .Values.volumes.state | int64) -}}
-{{- $sum := add $process $plugins $connections $documents (div $documents 4) $memories $calls $loading $volumes -}}
+{{- $sum := add $process $plugins $connections $documents (div $documents 4) $memories $calls $scan $loading $volumes -}}
 {{- div (add $sum $mebibyte -1) $mebibyte -}}
 {{- end -}}
 

@@ -5,6 +5,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use crate::search::Search;
+use crate::trace::TraceParent;
+
 /// The endpoint that a webhook call is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Endpoint {
@@ -25,6 +28,8 @@ pub struct Call {
     pub received: Instant,
     /// When the answer must be ready: `received` plus `?timeout=`, minus the configured margin.
     pub deadline: Instant,
+    /// The caller's place in its trace, if the caller is authenticated and reviews are traced.
+    pub trace: Option<TraceParent>,
     /// The body, or the part of it that fits under the cap.
     pub body: Body,
 }
@@ -90,6 +95,26 @@ pub struct Reloaded {
     pub report: serde_json::Value,
 }
 
+/// A change of a rollout that an administrator asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RolloutChange {
+    /// Begin the next step, or begin again after a rollback.
+    Promote,
+    /// Let the old version answer everything.
+    RollBack,
+}
+
+/// The answer to a change of a rollout.
+#[derive(Clone, Debug)]
+pub enum RolloutAnswer {
+    /// The change is in effect. Holds the rollout after the change.
+    Done(serde_json::Value),
+    /// The plugin has no rollout.
+    Unknown,
+    /// The change is not possible, for this reason.
+    Refused(String),
+}
+
 /// Answers reviews for the server: the plugins, or something simpler in tests.
 pub trait Gate: Send + Sync + 'static {
     /// Answers one review. The future is dropped when the client disconnects or the call's whole timeout is over.
@@ -106,12 +131,49 @@ pub trait Gate: Send + Sync + 'static {
         let _ = uid;
         serde_json::json!({ "decisions": [] })
     }
+    /// Returns the content of `/rollouts`: an object with the list `rollouts`. The default list is empty.
+    fn rollouts(&self) -> serde_json::Value {
+        serde_json::json!({ "rollouts": [] })
+    }
+    /// Changes the rollout of a plugin, for `POST /rollouts/<plugin>/promote` and `…/rollback`.
+    fn change_rollout(
+        &self,
+        plugin: &str,
+        change: RolloutChange,
+    ) -> impl Future<Output = RolloutAnswer> + Send {
+        let _ = (plugin, change);
+        std::future::ready(RolloutAnswer::Unknown)
+    }
+    /// Returns the overviews of the selected decisions: an object with the list `decisions`, newest first, and the
+    /// numbers `kept` and `matched`. Each decision has its `number`. The default list is empty.
+    fn search(&self, search: &Search) -> serde_json::Value {
+        let _ = search;
+        serde_json::json!({ "decisions": [], "kept": 0, "matched": 0 })
+    }
+    /// Returns what each plugin cost in the kept decisions: an object with the list `costs`, the most expensive plugin
+    /// first. The default list is empty.
+    fn costs(&self) -> serde_json::Value {
+        serde_json::json!({ "costs": [], "decisions": 0 })
+    }
     /// Reads the configuration and the plugins again, for `POST /reload`. Returns none if there is nothing to read.
     fn reload(&self) -> impl Future<Output = Option<Reloaded>> + Send {
         std::future::ready(None)
     }
     /// Returns the content of `/readyz`.
     fn readiness(&self) -> Readiness;
+}
+
+// === impl RolloutChange ===
+
+impl RolloutChange {
+    /// Returns the change as paths name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Promote => "promote",
+            Self::RollBack => "rollback",
+        }
+    }
 }
 
 // === impl Endpoint ===

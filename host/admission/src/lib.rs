@@ -4,20 +4,28 @@
 //! - [`Call`] and [`Reply`] are what the server and a [`Gate`] exchange.
 //! - [`Denial`] is a plugin's denial in its own words, and [`Cost`] what a call took.
 //! - [`namespaces`] is the Namespace of a request, and where it is looked up.
+//! - [`canary`] are requests that show that a webhook is called.
 //! - [`tokens`] are tokens of the cluster, and who verifies them.
+//! - [`search`] selects some of the kept decisions.
+//! - [`trace`] is the trace that a review belongs to, and who observes its calls.
 //! - [`text`] makes text from plugins safe for its destination.
 
 mod call;
+pub mod canary;
 mod chain;
 mod cost;
 mod instance;
 pub mod namespaces;
 pub mod review;
+pub mod search;
 pub mod text;
 pub mod tokens;
+pub mod trace;
 mod verdict;
 
-pub use call::{Body, Call, Endpoint, Gate, Readiness, Reloaded, Reply};
+pub use call::{
+    Body, Call, Endpoint, Gate, Readiness, Reloaded, Reply, RolloutAnswer, RolloutChange,
+};
 pub use chain::chain;
 pub use cost::{Cost, Phase};
 pub use instance::{COMPLETE, INSTANCE, Instance};

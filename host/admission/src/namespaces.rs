@@ -205,6 +205,18 @@ impl AdmissionRequest {
         let _: Result<(), _> = self.looked_up.0.set(lookup);
     }
 
+    /// Whether the request is about a namespaced object of this namespace.
+    ///
+    /// kube-apiserver sets the namespace of a request about a Namespace to that Namespace's own name. A Namespace is
+    /// cluster-scoped all the same, and so are its subresources. A resource of this name counts as cluster-scoped in any
+    /// API group, because kube-apiserver takes the name behind `namespaces/` in a path for a namespace.
+    #[must_use]
+    pub fn is_in_namespace(&self, name: &str) -> bool {
+        let is_namespace = self.resource.resource == "namespaces"
+            || (self.kind.group.is_empty() && self.kind.kind == "Namespace");
+        !name.is_empty() && self.namespace.as_deref() == Some(name) && !is_namespace
+    }
+
     /// Whether the request is about Namespaces. Their subresources count, too.
     #[must_use]
     pub fn is_about_namespaces(&self) -> bool {

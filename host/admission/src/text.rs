@@ -138,9 +138,11 @@ pub fn field_path(pointer: &str) -> Option<String> {
 ///
 /// A key stays as it is if it is a qualified name without a slash, is short enough, and is not in `reserved`. Any
 /// other key is made valid and gets a hash of the original, so that two keys never become the same. `plugin` is a DNS
-/// label.
+/// label, or that of a namespace and a DNS label with a slash between them.
 #[must_use]
 pub fn annotation_key(plugin: &str, key: &str, reserved: &[&str]) -> String {
+    // A plugin of a namespace has a webhook of its own, and kube-apiserver puts the webhook's name before the key.
+    let plugin = plugin.rsplit('/').next().unwrap_or(plugin);
     let room = MAX_KEY_BYTES.saturating_sub(plugin.len() + 1);
     if key.len() <= room && is_name(key) && !reserved.contains(&key) {
         return format!("{plugin}.{key}");
@@ -343,6 +345,8 @@ mod tests {
             &"k".repeat(56),
             &"k".repeat(57),
         ];
+        let long = format!("{}/guard", "n".repeat(63));
+        assert_eq!(annotation_key(&long, "denied", &[]), "guard.denied");
         let mut seen = std::collections::BTreeSet::new();
         for plugin in ["a", "p-1", &"p".repeat(40)] {
             for text in hostile {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use clap::Args;
-use http::{Request, StatusCode, Uri, header};
+use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use rustls::crypto::ring;
@@ -50,6 +50,8 @@ pub(super) struct AdminClient {
     bundle: Option<Vec<u8>>,
 }
 
+/// Header without which the server changes nothing. A web page cannot send it.
+const CONFIRMATION: &str = "tollgate-admin";
 /// Longest time to wait for the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer that the client reads. The decisions that a server can keep at most fit into it.
@@ -78,13 +80,22 @@ impl AdminClient {
     }
 
     pub(super) async fn get(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
-        let asking = tokio::time::timeout(TIMEOUT, self.ask(path));
+        self.within_time(Method::GET, path).await
+    }
+
+    /// Asks the server to change something.
+    pub(super) async fn post(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+        self.within_time(Method::POST, path).await
+    }
+
+    async fn within_time(&self, method: Method, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+        let asking = tokio::time::timeout(TIMEOUT, self.ask(method, path));
         asking.await.with_context(|| {
             format!("{} did not answer within {} s", self.url, TIMEOUT.as_secs())
         })?
     }
 
-    async fn ask(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    async fn ask(&self, method: Method, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
         let expected = || {
             format!(
                 "--admin {}: expected a URL such as http://127.0.0.1:8081 or https://tollgate.internal:8081",
@@ -100,7 +111,14 @@ impl AdminClient {
         let default_port = if is_tls { 443 } else { 80 };
         let port = authority.port_u16().unwrap_or(default_port);
         let host = authority.host().trim_matches(['[', ']']);
-        let mut request = Request::get(path).header(header::HOST, authority.as_str());
+        let is_change = method == Method::POST;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, authority.as_str());
+        if is_change {
+            request = request.header(CONFIRMATION, "true");
+        }
         if let Some(path) = &self.token_file {
             ensure!(
                 is_tls,

@@ -33,6 +33,9 @@ pub(super) fn line(called: &Called, width: usize) -> String {
 /// Lists further details of the call: the exception, the second call, the fault, and the places in the object.
 pub(super) fn details(called: &Called) -> Vec<String> {
     let mut lines = Vec::new();
+    if let Some(version) = &called.rollout {
+        lines.push(plain(version));
+    }
     if let Some(exception) = &called.excepted {
         lines.push(format!(
             "not called because of an exception: {}",

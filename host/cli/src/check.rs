@@ -12,9 +12,12 @@ use tollgate::FolderError;
 use tollgate::setup::{Folder, Options, Setup, check_folder};
 use tollgate_admission::chain;
 use tollgate_config::kubernetes::{Finding, check_rules};
-use tollgate_config::{Exception, FailurePolicy, Mode, PluginConfig, why_everybody};
+use tollgate_config::{
+    CollectorConfig, Exception, FailurePolicy, Mode, PluginConfig, why_everybody,
+};
 use tollgate_engine::ConfiguredBy;
 use tollgate_gate::plugin::{Plugin, PluginState};
+use tollgate_otlp::SendError;
 use tollgate_server::{Inspected, inspect};
 
 use super::terminal::say;
@@ -31,7 +34,7 @@ pub(super) struct Check {
     /// Check only the configuration file, and skip everything that it names.
     #[arg(long)]
     no_plugins: bool,
-    /// Skip the files of `tls` and `authentication`, for files that are not on this machine.
+    /// Skip the files of `tls`, `authentication` and `telemetry`, for files that are not on this machine.
     #[arg(long)]
     no_credentials: bool,
     /// File or folder with objects, such as `kubectl get ingresses -A -o json` prints them. Shows what lookups of them take.
@@ -50,6 +53,10 @@ impl Check {
         let mut failed = false;
         if self.no_plugins {
             for plugin in &plugins {
+                let plan = super::rollout::plan(plugin);
+                if !plan.is_empty() {
+                    say!("{}:{plan}", plugin.name);
+                }
                 let findings = plugin
                     .matching
                     .as_ref()
@@ -66,6 +73,13 @@ impl Check {
             for inspected in inspect(&config.tls, &config.authentication, admin) {
                 failed |= inspected.result.is_err();
                 say!("{}", credentials(inspected));
+            }
+        }
+        if !self.no_credentials {
+            for (setting, export) in config.telemetry.collectors() {
+                let checked = tollgate_otlp::check(export);
+                failed |= checked.is_err();
+                say!("{setting}: {}", collector(export, checked));
             }
         }
         say!("startup: {}", config.startup);
@@ -173,6 +187,19 @@ fn cache(setting: &str, path: &Path, checked: Result<Folder, FolderError>) -> St
     }
 }
 
+/// Says whether the files of an export can be used.
+fn collector(export: &CollectorConfig, checked: Result<(), SendError>) -> String {
+    let endpoint = &export.endpoint;
+    match checked {
+        Ok(()) => format!("ok, {endpoint}"),
+        Err(error) => format!(
+            "NOT USABLE: {endpoint}: {}\n  `serve` starts, and exports nothing there until the file can be used; if the \
+             files are on another machine, skip this check with --no-credentials",
+            chain(&error)
+        ),
+    }
+}
+
 /// Says whether the folder of a recording can be used.
 fn recording(path: &Path) -> (String, bool) {
     let shown = path.display();
@@ -255,6 +282,7 @@ fn line(plugin: &Plugin) -> String {
                 line.push_str(&format!("\n  configured again in every call: {reason}"));
             }
             let config = &plugin.config;
+            line.push_str(&super::rollout::plan(config));
             let enforces = interfaces.validating && config.mode == Mode::Enforce;
             if enforces && config.failure_policy == FailurePolicy::Ignore {
                 line.push_str(

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use tollgate_cluster::{Kind, definition_yaml};
+use tollgate_cluster::{Kind, canary_definition_yaml, definition_yaml};
 
 use super::terminal::say;
 
@@ -19,6 +19,7 @@ impl Crds {
         for kind in Kind::ALL {
             say!("---\n{}", definition_yaml(kind)?.trim_end_matches('\n'));
         }
+        say!("---\n{}", canary_definition_yaml()?.trim_end_matches('\n'));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,5 +1,6 @@
 //! The custom resources of the cluster that the server runs in.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +104,8 @@ impl CustomResources {
             replica = installation.replica,
             "taking plugins from custom resources"
         );
-        let source = Source::start(&client, &installation, folder.to_owned(), recorded);
+        let tenancy = config.tenancy.as_ref();
+        let source = Source::start(&client, &installation, folder.to_owned(), recorded, tenancy);
         source.listed(PATIENCE).await;
         Ok(Some(Self {
             source,
@@ -143,6 +145,13 @@ impl CustomResources {
         self.source.leave(LONGEST_LEAVE).await;
     }
 
+    /// Returns the function that returns what each replica says about each plugin.
+    pub(crate) fn replicas(
+        &self,
+    ) -> impl Fn() -> BTreeMap<String, Vec<serde_json::Value>> + Send + Sync + 'static {
+        self.source.replicas()
+    }
+
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
@@ -153,6 +162,11 @@ impl CustomResources {
 
     /// Returns where plugins and selectors learn about Namespaces.
     pub(crate) fn namespaces(&self) -> Arc<dyn Namespaces> {
+        self.namespaces.clone()
+    }
+
+    /// Returns the Namespaces of the cluster.
+    pub(crate) fn cluster_namespaces(&self) -> Arc<ClusterNamespaces> {
         self.namespaces.clone()
     }
 

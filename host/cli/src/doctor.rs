@@ -9,7 +9,8 @@ use serde_json::json;
 use time::OffsetDateTime;
 use tollgate_config::Config;
 use tollgate_registration::doctor::{
-    Finding, Installation, Severity, break_glass, drifted, examine, expired, found_in, sort,
+    Finding, Installation, Severity, break_glass, drifted, examine, expired, found_in, not_needed,
+    sort,
 };
 use tollgate_registration::drift::compare;
 use tollgate_registration::live::Objects;
@@ -57,6 +58,16 @@ pub(super) struct Doctor {
     live: Live,
 }
 
+/// The kinds of policy reports, each with its API.
+const REPORTS: [&str; 2] = [
+    "reports.openreports.io,clusterreports.openreports.io",
+    "policyreports.wgpolicyk8s.io,clusterpolicyreports.wgpolicyk8s.io",
+];
+/// Selects the reports of Tollgate's scans.
+const SCANS: &str = "tollgate.dev/scan";
+/// What kubectl says about kinds that the cluster does not have.
+const NO_KIND: &str = "doesn't have a resource type";
+
 // === impl Doctor ===
 
 impl Doctor {
@@ -70,6 +81,14 @@ impl Doctor {
             objects.extend(self.live.read_or_note(&queries, &mut unread)?);
         }
         let mut findings = examine(&objects, &installation, OffsetDateTime::now_utc());
+        // The reports of a cluster can be large, so they are read for this alone.
+        let reports = if self.live.is_file() {
+            not_needed(&objects)
+        } else {
+            not_needed(&self.reports(&mut unread)?)
+        };
+        findings.extend(reports);
+        sort(&mut findings);
         self.ask_for_rights(&installation, &mut findings)?;
         let commands = break_glass(&objects, &installation);
         if let Some(config) = self.config {
@@ -108,6 +127,29 @@ impl Doctor {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(FAILURE)
+        })
+    }
+
+    /// Reads the policy reports of scans. A cluster without their kinds has none.
+    fn reports(&self, unread: &mut Vec<String>) -> anyhow::Result<Objects> {
+        let mut reasons = Vec::new();
+        let queries = REPORTS.map(|resources| Query {
+            resources,
+            namespace: None,
+            selector: None,
+            labels: Some(SCANS),
+            is_optional: true,
+        });
+        let queries: Vec<&Query> = queries.iter().collect();
+        let reports = self.live.read_or_note(&queries, &mut reasons)?;
+        reasons.retain(|reason| !reason.contains(NO_KIND));
+        let is_whole = reasons.is_empty();
+        unread.extend(reasons);
+        // Without a part of the reports, an exception could seem to be needed by nobody.
+        Ok(if is_whole {
+            reports
+        } else {
+            Objects::default()
         })
     }
 
@@ -180,6 +222,7 @@ fn queries(installation: &Installation) -> Vec<Query> {
         ("endpointslices.discovery.k8s.io", own.clone()),
         ("secrets", own.clone()),
         ("pluginexceptions.tollgate.dev", own),
+        ("clusteradmissionplugins.tollgate.dev", None),
         ("validatingadmissionpolicies", None),
         ("validatingadmissionpolicybindings", None),
         ("mutatingadmissionpolicies", None),
@@ -190,6 +233,7 @@ fn queries(installation: &Installation) -> Vec<Query> {
         namespace,
         // Other Secrets are none of its business.
         selector: (resources == "secrets").then_some("type=kubernetes.io/tls"),
+        labels: None,
         is_optional: true,
     })
     .into()

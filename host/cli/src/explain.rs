@@ -18,7 +18,7 @@ use super::called;
 use super::kubectl::Live;
 use super::terminal::{FAINT, STRONG, full_name, milliseconds, plain, say, style_of, tell};
 
-mod replicas;
+pub(crate) mod replicas;
 
 /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
 #[derive(Args, Debug)]

@@ -2,7 +2,7 @@
 
 mod remote;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tollgate::setup::{Options, Setup};
 use tollgate_component::{componentize, exports, imports};
-use tollgate_config::{Config, Match, PluginConfig, Reference};
+use tollgate_config::{Config, Match, PluginConfig, Reference, Signatures};
 use tollgate_gate::plugin::Manifest;
 use tollgate_oci::{Order, Signed};
 
@@ -20,7 +20,7 @@ pub(super) use remote::Remote;
 pub(super) use remote::sample;
 
 use super::build::to_check;
-use super::registry::{Access, block_on, reference};
+use super::registry::{Access, Signers, block_on, reference};
 use super::terminal::{BAD, FAINT, GOOD, NOTABLE, STRONG, grouped, plain, say};
 use super::{FAILURE, build};
 
@@ -36,11 +36,10 @@ pub(super) struct Inspect {
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
     /// Show what the manifest in the registry says, without pulling the layer and without running the plugin.
-    #[arg(long, conflicts_with = "key")]
+    #[arg(long, conflicts_with_all = ["key", "identity"])]
     metadata: bool,
-    /// PEM file with public keys, such as cosign.pub, to check signatures with. May be given several times.
-    #[arg(long, value_name = "FILE")]
-    key: Vec<PathBuf>,
+    #[command(flatten)]
+    signers: Signers,
     #[command(flatten)]
     access: Access,
 }
@@ -139,14 +138,16 @@ impl Inspect {
     fn of_reference(&self, reference: &Reference) -> anyhow::Result<Inspected> {
         let (registry, limit_bytes) = self.access.registry(reference)?;
         let registry = registry.without_cache();
-        let signed = block_on(registry.signatures(reference, &self.key))??;
+        let signatures = self.access.signatures(&self.signers)?;
+        let signed = block_on(registry.signatures(reference, &signatures))??;
         let pinned = Reference {
             digest: Some(signed.digest.clone()),
             ..reference.clone()
         };
+        // A plugin that is not trusted can be inspected, too. Its code runs only to describe itself.
         let order = Order {
             reference: &pinned,
-            keys: &[],
+            signatures: &Signatures::default(),
             have: None,
             limit_bytes,
         };
@@ -296,11 +297,16 @@ impl Inspected {
             Err(reason) => value["refused"] = reason.as_str().into(),
         }
         if let Some(signed) = &self.signed {
-            let found = signed.found.iter().map(|found| match found {
-                Ok(key) => json!({"trusted": true, "key": key}),
-                Err(what) => json!({"trusted": false, "what": what}),
-            });
+            let found = signed.found.iter();
+            let found = found.map(|found| json!({"trusted": found.is_trusted, "what": found.text}));
             value["signatures"] = found.collect();
+            if let Some(policy) = &signed.policy {
+                value["policy"] = json!({
+                    "name": policy,
+                    "met": signed.is_trusted(),
+                    "missing": signed.missing,
+                });
+            }
         }
         value
     }
@@ -343,21 +349,31 @@ fn print_manifest(manifest: &Manifest) {
 fn print_signatures(signed: &Signed) {
     if signed.found.is_empty() {
         say!(
-            "  signatures   {NOTABLE}none{NOTABLE:#}, under the tag {}",
+            "  signatures   {NOTABLE}none{NOTABLE:#}, under the tag {} and among the referrers",
             signed.tag
         );
-    } else if signed.keys.is_empty() {
+    } else if signed.policy.is_none() {
         say!(
-            "  signatures   {}, {NOTABLE}not verified{NOTABLE:#}: pass a public key with --key FILE",
+            "  signatures   {}, {NOTABLE}not verified{NOTABLE:#}: pass --key, --identity or --config",
             signed.found.len()
         );
         return;
     }
     for found in &signed.found {
-        match found {
-            Ok(key) => say!("  signature    {GOOD}by {key}{GOOD:#}"),
-            Err(what) => say!("  signature    {BAD}{}{BAD:#}", plain(what)),
+        let text = plain(&found.text);
+        match found.is_trusted {
+            true => say!("  signature    {GOOD}{text}{GOOD:#}"),
+            false => say!("  signature    {BAD}{text}{BAD:#}"),
         }
+    }
+    if let Some(policy) = &signed.policy {
+        match signed.is_trusted() {
+            true => say!("  policy       {GOOD}{} is met{GOOD:#}", plain(policy)),
+            false => say!("  policy       {BAD}{} is not met{BAD:#}", plain(policy)),
+        }
+    }
+    for missing in &signed.missing {
+        say!("               {BAD}{}{BAD:#}", plain(missing));
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Query {
     pub(super) namespace: Option<String>,
     /// Field selector. None for all objects.
     pub(super) selector: Option<&'static str>,
+    /// Label selector. None for all objects. With one, all namespaces are read.
+    pub(super) labels: Option<&'static str>,
     /// Whether a cluster can do without, because of its version or the user's rights.
     pub(super) is_optional: bool,
 }
@@ -41,6 +43,7 @@ pub(super) const WEBHOOKS: Query = Query {
     resources: "mutatingwebhookconfigurations,validatingwebhookconfigurations",
     namespace: None,
     selector: None,
+    labels: None,
     is_optional: false,
 };
 
@@ -111,6 +114,9 @@ impl Live {
         }
         if let Some(selector) = query.selector {
             command.args(["--field-selector", selector]);
+        }
+        if let Some(labels) = query.labels {
+            command.args(["-l", labels, "--all-namespaces"]);
         }
         let output = command.output().with_context(|| {
             format!(

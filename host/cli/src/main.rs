@@ -13,6 +13,7 @@ mod check;
 mod completions;
 mod crds;
 mod custom_resources;
+mod dev;
 mod doctor;
 mod explain;
 mod import;
@@ -25,11 +26,13 @@ mod memory;
 mod namespaces;
 mod new;
 mod objects;
+mod page;
 mod recording;
 mod registering;
 mod registry;
 mod replay;
 mod review;
+mod rollout;
 mod scan;
 mod schema;
 mod serve;
@@ -68,6 +71,8 @@ enum Command {
     New(new::New),
     /// Build the policy in a folder, and check it as the host would.
     Build(build::Build),
+    /// Watch a policy project: build it, serve it on this machine and run its suites, again at every change.
+    Dev(dev::Dev),
     /// Run the test suites of a policy through the code that the server runs.
     Test(test::Test),
     /// Judge recorded reviews by another configuration, and show what would be different.
@@ -82,6 +87,10 @@ enum Command {
     Bench(bench::Bench),
     /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
     Explain(explain::Explain),
+    /// Show, promote or roll back the rollouts of a running server.
+    Rollout(rollout::RolloutArgs),
+    /// Show plugins, decisions, exceptions and costs of running replicas in a browser.
+    Page(page::ShowPage),
     /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
     Manifests(manifests::Manifests),
     /// Find what in a cluster can lock users out or keep Tollgate from its work, with the fix for each problem.
@@ -141,6 +150,7 @@ Examples:
   tollgate new trusted-registries --lang rust
                                             a new policy project
   tollgate build                            the plugin of the project in this folder
+  tollgate dev                              the same, served on this machine, at every change
   tollgate test                             all test suites below this folder
   tollgate replay recording --config new.yaml
                                             what a change would do to recorded reviews
@@ -150,6 +160,8 @@ Examples:
                                             Gatekeeper's templates and constraints as plugins
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
                                             why a running server allowed or denied a review
+  tollgate rollout rollback image-rewrite   let the old version answer everything again
+  tollgate page                             plugins, decisions and costs of a running server, in a browser
   tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
                                             register it with kube-apiserver
   tollgate doctor --config tollgate.yaml    what in the cluster of kubectl can lock users out
@@ -184,6 +196,7 @@ fn main() -> ExitCode {
         Command::Review(review) => review.run(),
         Command::New(new) => new.run(),
         Command::Build(build) => build.run(),
+        Command::Dev(dev) => dev.run(),
         Command::Test(test) => test.run(),
         Command::Replay(replay) => replay.run(),
         Command::Scan(scan) => scan.run(),
@@ -191,6 +204,8 @@ fn main() -> ExitCode {
         Command::Import(import) => import.run(),
         Command::Bench(bench) => bench.run(),
         Command::Explain(explain) => explain.run(),
+        Command::Rollout(rollout) => rollout.run(),
+        Command::Page(page) => page.run(),
         Command::Manifests(manifests) => manifests.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Crds(crds) => crds.run(),

@@ -15,15 +15,17 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 use tollgate_admission::Gate as _;
+use tollgate_admission::canary::Prover;
 use tollgate_cluster::{
-    Certificate, Certificates, Clock, Desired, Handle, Options, Plan, Plugin, Registered, Serving,
-    Timing, Trust, spawn,
+    Certificate, Certificates, Clock, Desired, Handle, Members, Options, Plan, Plugin, Registered,
+    Serving, Timing, Trust, spawn,
 };
 use tollgate_config::{
-    self as config, ClusterRegistration, Config, ServingPlugin, ServingState, Tls,
+    self as config, ClusterRegistration, Config, PluginConfig, ServingPlugin, ServingState, Tls,
 };
 use tollgate_gate::live::Live;
 use tollgate_registration::{Address, BREAK_GLASS_GROUP, EXCLUDED_NAMESPACES, Registration};
+use tollgate_server::RegisteredAuthorities;
 use tollgate_telemetry::metrics::Metrics;
 
 use crate::custom_resources::CustomResources;
@@ -92,8 +94,12 @@ impl Registering {
             registration: of(registration, config, &installation.namespace),
             certificates,
             anchor: registration.anchor.clone(),
-            timing: Timing::default(),
+            timing: Timing {
+                canary: registration.canary_interval,
+                ..Timing::default()
+            },
             clock: Clock::system(),
+            namespaces: Some(resources.cluster_namespaces()),
             metrics: metrics.clone(),
         };
         let client = resources.client();
@@ -144,6 +150,11 @@ impl Registering {
         Ok(files)
     }
 
+    /// Returns where the server finds the CAs that are registered.
+    pub(crate) fn authorities(&self) -> RegisteredAuthorities {
+        RegisteredAuthorities::new(self.handle.bundles())
+    }
+
     /// Tells the registrar from now on what is desired, what serves, and whether this replica is ready.
     pub(crate) fn relay(&mut self, resources: &CustomResources, live: Arc<Live>) {
         let (mut plan, mut in_effect) = (resources.plan(), resources.serving());
@@ -172,6 +183,11 @@ impl Registering {
             .push(AbortOnDropHandle::new(tokio::spawn(relaying)));
     }
 
+    /// Returns who answers the leader's canaries.
+    pub(crate) fn prover(&self) -> Option<Arc<dyn Prover>> {
+        self.handle.prover()
+    }
+
     /// Returns the function that says why the replica must not be ready yet.
     pub(crate) fn waiting(
         &self,
@@ -185,6 +201,11 @@ impl Registering {
             }
             missing(&registered.borrow(), &in_effect.borrow())
         }
+    }
+
+    /// Returns the replicas that share the background scan.
+    pub(crate) fn members(&self) -> Members {
+        self.handle.members()
     }
 
     /// Withdraws what this replica announced, and hands over the lead.
@@ -235,12 +256,31 @@ fn wanted(plan: &Plan, in_effect: &config::Serving) -> Desired {
         let name = config.name.as_str();
         let serving = in_effect.get(name);
         // A plugin that this replica does not serve may be registered already. Its rules must stay until it is known.
-        match serving.and_then(plugin) {
+        match serving.and_then(plugin).or_else(|| unloaded_tenant(config)) {
             Some(plugin) => desired.plugins.push(plugin),
             None => drop(desired.pending.insert(name.to_owned())),
         }
     }
     desired
+}
+
+/// A plugin of a namespace that this replica does not serve. Its rules are known from its resource. Whether it mutates or
+/// validates is not known, so what is registered and desired stays, and nothing is added. A plugin of the cluster is
+/// pending instead, which holds up all changes. The author of a namespace's plugin must not be able to do that.
+fn unloaded_tenant(config: &PluginConfig) -> Option<Plugin> {
+    config.name.namespace()?;
+    Some(Plugin {
+        name: config.name.as_str().to_owned(),
+        digest: String::new(),
+        mutates: true,
+        validates: true,
+        matching: config.matching.clone()?,
+        mode: config.mode,
+        failure_policy: config.failure_policy,
+        reinvocation_policy: config.reinvocation_policy,
+        existing_violations: config.existing_violations,
+        timeout: config.limits.timeout,
+    })
 }
 
 /// A plugin that answers reviews on this replica, or none.
@@ -271,7 +311,8 @@ fn plugin(serving: &ServingPlugin) -> Option<Plugin> {
 /// Why this replica must not get reviews: it lacks plugins that are registered.
 fn missing(registered: &Registered, in_effect: &config::Serving) -> Option<String> {
     let names = registered.names()?;
-    let lacks = |name: &&String| in_effect.get(name).is_none();
+    // A plugin of a namespace must not keep a replica from serving the cluster.
+    let lacks = |name: &&String| !name.contains('/') && in_effect.get(name).is_none();
     let lacking: Vec<&str> = names.iter().filter(lacks).map(String::as_str).collect();
     if lacking.is_empty() {
         return None;

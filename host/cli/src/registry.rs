@@ -2,6 +2,7 @@
 
 pub(super) mod metadata;
 mod progress;
+mod signers;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -9,9 +10,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use tollgate_config::{Config, EngineConfig, Reference, Registries, RegistryHost};
+use tollgate_config::{
+    Config, EngineConfig, Reference, Registries, RegistryHost, Signatures, folder_of,
+};
 use tollgate_oci::{Order, Registry};
 
+pub(super) use signers::Signers;
 pub(super) use verify::Verify;
 
 use super::terminal::{plain, say};
@@ -41,10 +45,8 @@ pub(super) struct Pull {
     /// File to write [default: the last part of the repository's name and `.wasm`, in the working directory]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// PEM file with public keys, such as cosign.pub. One of the keys must have signed the plugin. May be given several
-    /// times.
-    #[arg(long, value_name = "FILE")]
-    key: Vec<PathBuf>,
+    #[command(flatten)]
+    signers: Signers,
     #[command(flatten)]
     access: Access,
 }
@@ -52,7 +54,7 @@ pub(super) struct Pull {
 /// Flags for access to the registry.
 #[derive(Args, Debug)]
 pub(super) struct Access {
-    /// Configuration file to take `registries` and `engine.maxPlugin` from.
+    /// Configuration file to take `registries`, `signatures` and `engine.maxPlugin` from.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Config file of docker or podman with credentials [default: where docker and podman look for theirs]
@@ -123,9 +125,10 @@ impl Push {
 impl Pull {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let (registry, max_plugin_bytes) = self.access.registry(&self.from)?;
+        let signatures = self.access.signatures(&self.signers)?;
         let pulled = block_on(registry.pull(Order {
             reference: &self.from,
-            keys: &self.key,
+            signatures: &signatures,
             have: None,
             limit_bytes: max_plugin_bytes,
         }))??;
@@ -153,6 +156,15 @@ impl Pull {
 // === impl Access ===
 
 impl Access {
+    /// Returns what must be proven about an artifact: as the flags say, or else as the configuration says.
+    pub(super) fn signatures(&self, signers: &Signers) -> anyhow::Result<Signatures> {
+        Ok(match (signers.policy(), &self.config) {
+            (Some(policy), _) => policy,
+            (None, Some(path)) => Config::load(path)?.signatures(folder_of(path)),
+            (None, None) => Signatures::default(),
+        })
+    }
+
     /// Returns the registry client and the maximum size of a plugin.
     pub(super) fn registry(&self, reference: &Reference) -> anyhow::Result<(Registry, u64)> {
         let (mut registries, engine): (Registries, Option<EngineConfig>) = match &self.config {

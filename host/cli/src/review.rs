@@ -4,7 +4,7 @@ pub(super) mod difference;
 pub(super) mod examine;
 pub(super) mod input;
 pub(super) mod request;
-mod show;
+pub(super) mod show;
 mod yaml;
 
 use std::path::PathBuf;
@@ -20,7 +20,8 @@ use tollgate_gate::plugin::{PluginSet, PluginState};
 use tollgate_telemetry::logs::LogFormat;
 
 use self::examine::{Finding, Verdict, examine};
-use self::request::Maker;
+use self::input::Document;
+use self::request::{Maker, Prepared};
 use super::terminal::{NOTABLE, plain, say, tell};
 use super::{FAILURE, Origin, USAGE};
 use crate::custom_resources::ResourceFiles;
@@ -99,9 +100,14 @@ pub(super) enum RequestedOperation {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Output {
+    /// Findings, for people
     Text,
+    /// Findings as JSON
     Json,
+    /// Findings as YAML
     Yaml,
+    /// The AdmissionReviews themselves, one on a line, to send to a server. Nothing is reviewed.
+    Request,
 }
 
 const EXAMPLES: &str = "\
@@ -113,6 +119,7 @@ Examples:
   tollgate review --config tollgate.yaml --objects dump.yaml ingress.yaml
   tollgate review --plugins ./plugins --operation DELETE --user jane --group dev pod.yaml
   tollgate review --config tollgate.yaml -o json review.json
+  tollgate review --config tollgate.yaml -o request deploy.yaml | curl --data-binary @- …
 
 Exit code: 0 when everything is allowed, 1 when something is denied, 2 when something could not be reviewed.";
 
@@ -155,6 +162,9 @@ impl Review {
                 (document, prepared)
             })
             .collect();
+        if self.output == Output::Request {
+            return print_requests(&prepared);
+        }
         let any_manifest = prepared.iter().any(|(_, prepared)| {
             prepared
                 .as_ref()
@@ -182,7 +192,7 @@ impl Review {
             anyhow::Ok(findings)
         })?;
         match self.output {
-            Output::Text => show::summary(&findings),
+            Output::Text | Output::Request => show::summary(&findings),
             Output::Json => say!("{:#}", whole(&findings, &common)),
             Output::Yaml => say!(
                 "{}",
@@ -191,6 +201,22 @@ impl Review {
         }
         Ok(exit_code(&findings))
     }
+}
+
+/// Prints the reviews that kube-apiserver would send for the documents.
+///
+/// # Errors
+/// When a document is no Kubernetes object.
+fn print_requests(prepared: &[(Document, anyhow::Result<Prepared>)]) -> anyhow::Result<ExitCode> {
+    for (document, prepared) in prepared {
+        match prepared {
+            Ok(prepared) => say!("{}", prepared.review.to_text()),
+            Err(error) => {
+                anyhow::bail!("{}, document {}: {error:#}", document.file, document.number)
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Builds the pipeline that `serve` would use. A plugin that is not loaded follows its failurePolicy, as in the server.

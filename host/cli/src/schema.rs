@@ -22,7 +22,7 @@ enum Kind {
     Config,
     /// A suite of `tollgate test`, `policy.test.yaml`.
     Suite,
-    /// Manifests of ClusterAdmissionPlugin and PluginException.
+    /// Manifests of ClusterAdmissionPlugin, AdmissionPlugin and PluginException.
     CustomResources,
 }
 

@@ -14,11 +14,14 @@ use tollgate_admission::Instance;
 use tollgate_admission::tokens::TokenReviewer;
 use tollgate_cluster::ClusterTokens;
 use tollgate_config::Config;
+use tollgate_gate::export::Exports;
 use tollgate_gate::live::{Begin, Live, Reclaim, Reconciler};
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::PluginSet;
 use tollgate_gate::recording::Recording;
 use tollgate_oci::LastGood;
+use tollgate_otlp::message::Resource;
+use tollgate_scan::background::{Background, Parts};
 use tollgate_server::{Listen, Server, Signals};
 
 use super::last_known_good::LastKnownGood;
@@ -36,7 +39,7 @@ pub(super) struct Serve {
     /// HTTPS listen address (overrides `listen`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Listen address of /plugins, /shadows, /decisions and /reload (overrides `admin.listen`).
+    /// Listen address of /page/, /plugins, /shadows, /rollouts, /decisions and /reload (overrides `admin.listen`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
     /// Listen address of /livez, /readyz and /metrics (overrides `probes.listen`).
@@ -61,8 +64,43 @@ fn reviewer(
     )))
 }
 
+/// What the background scan needs of the configuration.
+struct Scanning {
+    scan: config::Scan,
+    config: Config,
+}
+
+/// Describes this process to collectors.
+fn resource(cluster: &config::Cluster) -> Resource {
+    let replica = cluster.replica.clone();
+    let replica = replica.or_else(|| std::env::var("POD_NAME").ok());
+    let replica = replica.or_else(|| {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+        host.ok().map(|name| name.trim().to_owned())
+    });
+    Resource::new(&[
+        ("service.name", "tollgate"),
+        ("service.namespace", &*cluster.installation),
+        ("service.version", env!("CARGO_PKG_VERSION")),
+        ("service.instance.id", &*replica.unwrap_or_default()),
+    ])
+}
+
+/// The exporters send for at most this long at the end. What they hold is not worth a longer stop.
+const EXPORT_PATIENCE: Duration = Duration::from_secs(2);
 /// The recorder writes for at least this long at the end, even if requests used up the grace period.
 const RECORDING_PATIENCE: Duration = Duration::from_secs(1);
+
+// === impl Scanning ===
+
+impl Scanning {
+    fn new(config: &Config) -> Option<Self> {
+        Some(Self {
+            scan: config.scan.clone()?,
+            config: config.clone(),
+        })
+    }
+}
 
 // === impl Serve ===
 
@@ -125,6 +163,7 @@ impl Serve {
         let setup = Setup::new(&config, &options)?;
         let metrics = setup.metrics.clone();
         let mut registering = Registering::start(resources.as_ref(), &config, &metrics);
+        let scanning = Scanning::new(&config);
         let begin = Begin {
             origin,
             config: config.clone(),
@@ -141,6 +180,7 @@ impl Serve {
                 let waiting = resources.waiting();
                 let lacking = registering.as_ref().map(|one| one.waiting(resources));
                 live.waiting_for(move || waiting().or_else(|| lacking.as_ref()?()))
+                    .with_replicas(resources.replicas())
             }
             None => live,
         });
@@ -163,6 +203,8 @@ impl Serve {
                 None => config.tls,
             },
             token_reviewer,
+            traces: config.telemetry.traces.is_some(),
+            registered_authorities: registering.as_ref().map(Registering::authorities),
             authentication: config.authentication,
             instance,
         };
@@ -171,6 +213,8 @@ impl Serve {
             Some(record) => Some(Arc::new(Recording::start(record, setup.metrics.clone())?)),
             None => None,
         };
+        let resource = resource(&config.cluster);
+        let exports = Exports::start(&config.telemetry, &resource, &setup.metrics)?.map(Arc::new);
         let metrics = setup.metrics.clone();
         let server = Server::bind(&listen, config.requests, live.clone(), metrics).await?;
         let listening = server.listening();
@@ -194,7 +238,9 @@ impl Serve {
         let pipeline = pipeline
             .with_room(max_decoded_bytes)
             .with_decisions(config.decisions)
-            .with_recording(recording.clone());
+            .with_recording(recording.clone())
+            .with_prover(registering.as_ref().and_then(Registering::prover))
+            .with_exports(exports.clone());
         let pipeline = Arc::new(pipeline);
         let (opened, opening) = tokio::sync::oneshot::channel();
         let reconciling = reconciler.run(pipeline.clone(), opened);
@@ -210,12 +256,29 @@ impl Serve {
             async move { live.ready(pipeline).await }
         };
         let _readiness = AbortOnDropHandle::new(tokio::spawn(readiness));
+        let scanning = match (scanning, &registering, &resources) {
+            (Some(scanning), Some(registering), Some(resources)) => {
+                let parts = Parts {
+                    scan: scanning.scan,
+                    config: scanning.config,
+                    engine: setup.engine.clone(),
+                    pipeline: pipeline.clone(),
+                    namespaces: resources.namespaces(),
+                    members: registering.members(),
+                    metrics: setup.metrics.clone(),
+                };
+                let started = Background::start(parts);
+                Some(started.context("cannot start the thread of the background scan")?)
+            }
+            _ => None,
+        };
         listening.announce();
         tokio::select! {
             _ = &mut running => return Ok(ExitCode::SUCCESS),
             signal = signals.next() => {
                 tracing::info!("stopping");
                 reconciling.abort();
+                drop(scanning);
                 let _: Result<(), _> = stop.send(signal);
             }
         }
@@ -247,6 +310,13 @@ impl Serve {
             let finished = tokio::task::spawn_blocking(move || recording.finish(patience)).await;
             if !finished.unwrap_or(false) {
                 tracing::warn!("stopping before the whole recording is written");
+            }
+        }
+        if let Some(exports) = exports {
+            let finished =
+                tokio::task::spawn_blocking(move || exports.finish(EXPORT_PATIENCE)).await;
+            if !finished.unwrap_or(false) {
+                tracing::warn!("stopping before all traces and decisions are exported");
             }
         }
         // The task has a short time limit of its own. It cannot fail.

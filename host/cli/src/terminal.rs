@@ -80,6 +80,12 @@ pub(super) fn plain(text: &str) -> String {
     one_line(text, Limit::Bytes(LONGEST_LINE_BYTES))
 }
 
+/// Returns an outside line like [`plain`], with the space that it begins with.
+pub(super) fn plain_indented(line: &str) -> String {
+    let text = line.trim_start();
+    format!("{}{}", &line[..line.len() - text.len()], plain(text))
+}
+
 /// Formats the kind of a fault and its text. Most texts begin with the kind in words, which is left out.
 pub(super) fn fault_text(kind: &str, text: &str) -> String {
     let words = kind.replace('-', " ");

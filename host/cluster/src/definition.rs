@@ -28,6 +28,12 @@ pub fn definition(kind: Kind) -> Value {
             plugin_columns(),
             plugin_schema(),
         ),
+        Kind::TenantPlugin => (
+            "Namespaced",
+            json!(["ap", "aps"]),
+            plugin_columns(),
+            tenant_schema(),
+        ),
         Kind::Exception => (
             "Namespaced",
             json!(["pex"]),
@@ -93,6 +99,12 @@ fn plugin_columns() -> Value {
             "Registered",
             "string",
             ".status.conditions[?(@.type==\"Registered\")].status",
+            0
+        ),
+        column(
+            "Effective",
+            "string",
+            ".status.conditions[?(@.type==\"Effective\")].status",
             0
         ),
         column(
@@ -170,9 +182,14 @@ fn plugin_schema() -> Value {
         },
         "lookups": lookups(),
         "allowRemovals": { "description": "Whether a whole object that the plugin returns may lack fields.", "type": "boolean" },
+        "allowNamespaceExceptions": { "description": "Whether a PluginException of any namespace counts for the plugin, in that namespace. Needs tenancy.", "type": "boolean" },
         "shadow": {
             "description": "A version that sees the same requests and decides nothing.",
             "type": "object", "required": ["source"], "properties": code(),
+        },
+        "rollout": {
+            "description": "Not supported in a custom resource: a plugin with a rollout belongs into the configuration file.",
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
         },
     });
     extend(&mut spec, &more);
@@ -195,6 +212,12 @@ fn plugin_schema() -> Value {
                 "installation": { "description": "Namespace and name of the replica's installation.", "type": "string" },
                 "signature": { "description": "The verdict about the signature of the artifact.", "type": "string", "enum": ["NotRequired", "Trusted", "Untrusted"] },
                 "keys": texts("Files of the keys, one of which has signed the artifact."),
+                "lastReview": { "description": "When the replica called the plugin last. It is written at most every 30 minutes.", "type": "string", "format": "date-time" },
+                "effective": {
+                    "description": "The words of the leader about the effect of the plugin.",
+                    "type": "object",
+                    "properties": { "status": { "type": "string" }, "reason": { "type": "string" }, "message": { "type": "string" } },
+                },
                 "registered": {
                     "description": "The words of the leader about the registration of the plugin.",
                     "type": "object",
@@ -226,6 +249,44 @@ fn plugin_schema() -> Value {
             "message": "a plugin's name has at most 40 characters of a-z, 0-9 and -, and begins and ends with a letter or digit",
         }],
     })
+}
+
+/// The schema of a plugin of a namespace: that of the cluster's plugins, without the keys that only an administrator of
+/// the cluster sets. Its defaults for `mode` and `failurePolicy` come from `tenancy`.
+fn tenant_schema() -> Value {
+    let mut schema = plugin_schema();
+    schema["description"] = json!(
+        "A plugin of this namespace: it is called for the objects of this namespace only, within what `tenancy` of the configuration allows."
+    );
+    let spec = &mut schema["properties"]["spec"];
+    spec["description"] = json!(
+        "An entry under `plugins` of the configuration file, without its name and without the keys of administrators."
+    );
+    spec["required"] = json!(["source", "match"]);
+    let properties = &mut spec["properties"];
+    if let Some(properties) = properties.as_object_mut() {
+        for key in ["signatures", "shadow", "allowNamespaceExceptions"] {
+            properties.remove(key);
+        }
+    }
+    for key in ["mode", "failurePolicy"] {
+        if let Some(schema) = properties[key].as_object_mut() {
+            schema.remove("default");
+        }
+    }
+    properties["order"]["description"] = json!(
+        "Place among the plugins of the namespace; mutators run in this order, before those of the cluster."
+    );
+    properties["settingsFrom"]["description"] = json!(
+        "Settings from ConfigMaps and Secrets of this namespace, if tenancy.settingsFrom allows them, as YAML or JSON. Later ones go over earlier ones, and `settings` over all."
+    );
+    properties["source"]["description"] =
+        json!("Where the plugin is: oci:// and a reference that tenancy.registries allows.");
+    properties["source"]["x-kubernetes-validations"] = json!([{
+        "rule": "self.startsWith('oci://')",
+        "message": "expected oci:// and a reference",
+    }]);
+    schema
 }
 
 /// The keys that a plugin and its shadow version share.
@@ -363,7 +424,7 @@ fn exception_schema() -> Value {
         "expires": text("The last day (in UTC), or a time in RFC 3339. Without it, the exception applies until it is deleted."),
     });
     json!({
-        "description": "Requests that some plugins are not called for. It counts only in the namespace of the installation.",
+        "description": "Requests that some plugins are not called for. In the namespace of the installation it counts for all objects and all plugins of the cluster. In another namespace it counts if the configuration has `tenancy`: for objects of that namespace, plugins of that namespace, and plugins of the cluster with allowNamespaceExceptions.",
         "type": "object",
         "required": ["spec"],
         "properties": {

@@ -1,10 +1,13 @@
 //! The connection from the registration to the writer of the status.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tollgate_telemetry::metrics::Metrics;
 
+use crate::canary::Sightings;
 use crate::lease::{Leadership, Replicas};
 use crate::registrar::Report;
 
@@ -26,6 +29,10 @@ pub(crate) struct Lead {
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) replicas: watch::Receiver<Replicas>,
     pub(crate) report: watch::Receiver<Report>,
+    /// What the leader's canaries showed.
+    pub(crate) sightings: watch::Receiver<Sightings>,
+    /// The metrics of the host, which know when a plugin was called last.
+    pub(crate) metrics: Arc<Metrics>,
     /// Time without a renewal after which a replica counts as gone.
     pub(crate) gone_after: Duration,
 }
@@ -37,15 +44,18 @@ impl Management {
     pub(crate) fn mark_seen(&mut self) {
         if let Self::Own(lead) = self {
             lead.report.mark_unchanged();
+            lead.sightings.mark_unchanged();
         }
     }
 
     /// Waits for another report of the leader. Renewals of Leases are no change: the status follows them by the clock.
     pub(crate) async fn changed(&mut self) {
-        if let Self::Own(lead) = self
-            && lead.report.changed().await.is_ok()
-        {
-            return;
+        if let Self::Own(lead) = self {
+            tokio::select! {
+                Ok(()) = lead.report.changed() => return,
+                Ok(()) = lead.sightings.changed() => return,
+                else => {}
+            }
         }
         std::future::pending().await
     }

@@ -9,6 +9,7 @@
 mod announcement;
 mod election;
 mod leader;
+mod members;
 mod replica;
 mod replicas;
 mod watch;
@@ -23,7 +24,7 @@ pub(crate) use self::{
     replicas::Replicas,
     watch::watch,
 };
-pub use self::{announcement::RulesDigest, election::ElectionTiming};
+pub use self::{announcement::RulesDigest, election::ElectionTiming, members::Members};
 
 /// The label of every Lease of an installation. Its value is the installation's name.
 pub(crate) const INSTALLATION_LABEL: &str = "tollgate.dev/installation";

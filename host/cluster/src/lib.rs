@@ -21,7 +21,9 @@
 //! | takes part in the election of the leader | every replica | Lease `NAME-leader` |
 //! | announces what it serves, renewed every 10 seconds | every replica | Lease `NAME-replica-REPLICA` |
 //! | keeps the CA and the certificate of the server | every replica | Secret `NAME-authority` |
+//! | answers canaries, so that the leader sees that a webhook is called | every replica | |
 //! | registers the plugins, repairs what others change, deletes Leases of dead replicas and their entries in the status | the leader | `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` `NAME` |
+//! | creates a canary for each webhook, as a dry run | the leader | `Canary` |
 //! | removes both configurations when the installation goes | every replica | |
 //!
 //! A rule is registered after every ready replica serves its plugin, and removed before the plugin goes.
@@ -32,6 +34,7 @@
 //! configuration, resources ─▶ desired ─┐             ┌─▶ certificate()   the server's TLS material
 //! the gate's serving set   ─▶ serving ─┴─ spawn ─────┼─▶ unregistered()  before a plugin leaves
 //!                                                    ├─▶ registered()    before this replica becomes ready
+//!                                                    ├─▶ prover()        the gate's answer to canaries
 //!                                                    ├─▶ report()        status and metrics
 //!                                                    └─▶ shutdown()      before the drain
 //! ```
@@ -62,6 +65,7 @@
 //! | `admissionregistration.k8s.io` | `mutatingwebhookconfigurations`, `validatingwebhookconfigurations` | `create` | |
 //! | `admissionregistration.k8s.io` | `mutatingwebhookconfigurations`, `validatingwebhookconfigurations` | `get`, `list`, `watch`, `patch`, `delete` | `NAME` |
 //! | (core) | `namespaces` | `get`, `list`, `watch` | the namespace |
+//! | `tollgate.dev` | `canaries` | `create` | |
 //! | `rbac.authorization.k8s.io` | `clusterroles` | `get`, `list`, `watch`, `patch` | the anchor |
 //!
 //! [`ClusterTokens`] also needs the ClusterRole `system:auth-delegator`: it creates TokenReviews and SubjectAccessReviews.
@@ -72,6 +76,7 @@
 
 mod api;
 mod authority;
+mod canary;
 mod client;
 mod definition;
 mod desired;
@@ -102,19 +107,22 @@ pub use kube::Client;
 
 pub use self::{
     authority::Certificate,
+    canary::{canary_definition, canary_definition_yaml},
     client::{ClientError, NamelessError, connect, connect_as_user},
     definition::{definition, definition_yaml, editor_schema},
     desired::{Plan, Refusal, Verdict},
     installation::Installation,
-    inventory::{InventoryError, Served, discover, page},
+    inventory::{
+        InventoryError, Part, Served, Version, Versions, discover, object, page, part, versions,
+    },
     kinds::{GROUP, Kind, VERSION},
-    lease::{ElectionTiming, RulesDigest},
+    lease::{ElectionTiming, Members, RulesDigest},
     namespaces::ClusterNamespaces,
     offline::merge_objects,
     options::{Certificates, Clock, Options, Timing, Trust},
     plugin::{Desired, Plugin, Serving},
     registrar::{Registered, Report, Standing},
-    reports::{Written, write_reports},
+    reports::{Written, write_reports, write_reports_in},
     run::{Departure, Handle, spawn},
     source::Source,
     tables::ClusterTables,

@@ -58,6 +58,15 @@ impl ClusterNamespaces {
         }
     }
 
+    /// Returns the Namespaces that the watch has seen, by name. Empty before the first list.
+    pub(crate) fn all(&self) -> Vec<(String, Namespace)> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let all = known.iter();
+        let mut all: Vec<_> = all.map(|(name, one)| (name.clone(), one.clone())).collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+
     fn find(&self, name: &str) -> Option<Lookup> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(name).cloned().map(Lookup::Found)

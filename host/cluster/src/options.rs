@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tollgate_registration::Registration;
 use tollgate_telemetry::metrics::Metrics;
 
+use crate::ClusterNamespaces;
 use crate::lease::ElectionTiming;
 
 /// Settings for [`spawn`](crate::spawn).
@@ -26,6 +27,8 @@ pub struct Options {
     pub timing: Timing,
     /// The clock for certificates.
     pub clock: Clock,
+    /// The Namespaces of the cluster, to find plugins whose selectors exclude all of theirs. Without them, nobody looks.
+    pub namespaces: Option<Arc<ClusterNamespaces>>,
     /// The metrics of the host.
     pub metrics: Arc<Metrics>,
 }
@@ -71,6 +74,8 @@ pub struct Timing {
     pub unregistered: Duration,
     /// Longest time for which a plugin waits to leave.
     pub leave_limit: Duration,
+    /// Time between two canaries of a webhook.
+    pub canary: Duration,
 }
 
 /// A clock. [`Clock::system`] is the system's.
@@ -88,6 +93,7 @@ impl Default for Timing {
             authority: Duration::from_secs(30),
             unregistered: Duration::from_secs(2),
             leave_limit: Duration::from_secs(30),
+            canary: Duration::from_secs(60),
         }
     }
 }

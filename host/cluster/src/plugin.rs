@@ -40,7 +40,8 @@ pub struct Plugin {
 pub struct Desired {
     /// The plugins whose rules are known, in the order in which they are called.
     pub plugins: Vec<Plugin>,
-    /// The names of plugins whose rules are not known, because their code has not been loaded. While one of them is
+    /// The names of plugins whose rules are not known, because their code has not been loaded. Those of namespaces are
+    /// never among them: they have their rules from their resources. While one of them is
     /// registered, the registrar leaves the webhook configurations as they are. The others are registered when they are
     /// loaded.
     pub pending: BTreeSet<String>,

@@ -1,5 +1,6 @@
 //! Starts the tasks of a replica, and the handle on them.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
@@ -13,11 +14,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tollgate_admission::Endpoint;
+use tollgate_admission::canary::Prover;
+use tollgate_telemetry::metrics::Metrics;
 
 use crate::Installation;
 use crate::authority::{Certificate, keep};
+use crate::canary::{Key, Own, Prober, Sightings};
 use crate::lead::Lead;
-use crate::lease::{self, Election, Leadership, Replicas};
+use crate::lease::{self, Election, Leadership, Members, Replicas};
 use crate::options::{Certificates, Options, Timing, Trust};
 use crate::plugin::{Desired, Serving};
 use crate::registrar::{Inputs, Live, Owner, Registered, Registrar, Report, follow, follow_owner};
@@ -29,11 +33,17 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Handle {
     timing: Timing,
+    /// The name of this replica's Lease.
+    own: String,
     leadership: watch::Receiver<Leadership>,
     registered: watch::Receiver<Registered>,
+    live: watch::Receiver<Live>,
     certificate: watch::Receiver<Option<Arc<Certificate>>>,
     report: watch::Receiver<Report>,
     replicas: watch::Receiver<Replicas>,
+    sightings: watch::Receiver<Sightings>,
+    prover: Option<Arc<dyn Prover>>,
+    metrics: Arc<Metrics>,
     stop: CancellationToken,
     /// The registrar, which must have ended before another replica leads.
     registrar: JoinSet<()>,
@@ -67,10 +77,16 @@ pub fn spawn(
     serving: watch::Receiver<Serving>,
 ) -> Handle {
     let timing = options.timing;
+    let own = installation.replica_lease();
     let stop = CancellationToken::new();
     let (mut orderly, mut others) = (JoinSet::new(), JoinSet::new());
     let mut writer = JoinSet::new();
     let leases: Api<Lease> = Api::namespaced(client.clone(), &installation.namespace);
+
+    let key = Key::generate().map(Arc::new);
+    if key.is_none() {
+        tracing::error!("the system has no random numbers; the condition Effective stays Unknown");
+    }
 
     // Leases.
     let (leadership_sender, leadership) = watch::channel(Leadership::default());
@@ -90,6 +106,7 @@ pub fn spawn(
         installation.clone(),
         timing,
         serving,
+        key.as_ref().map(|key| key.public()),
         stop.clone(),
     ));
     others.spawn(lease::watch(
@@ -126,7 +143,7 @@ pub fn spawn(
         others.spawn(follow(client.clone(), endpoint, name, live.clone()));
     }
     let (registered_sender, registered) = watch::channel(Registered::default());
-    others.spawn(registered_in(live_receiver, registered_sender));
+    others.spawn(registered_in(live_receiver.clone(), registered_sender));
     let (owner_sender, owner) = watch::channel(Owner::default());
     let (namespace, anchor) = (installation.namespace.clone(), options.anchor.clone());
     others.spawn(follow_owner(
@@ -144,16 +161,44 @@ pub fn spawn(
         trust,
         owner,
     };
+
+    // Canaries.
+    let (sightings_sender, sightings) = watch::channel(Sightings::default());
+    let metrics = options.metrics.clone();
+    let prover = key.clone().map(|key| {
+        let prover: Arc<dyn Prover> = Arc::new(Own::new(key, &installation, replicas.clone()));
+        prover
+    });
+    if let Some(key) = key {
+        let prober = Prober {
+            client: client.clone(),
+            installation: installation.clone(),
+            key,
+            report: report.clone(),
+            replicas: replicas.clone(),
+            leadership: leadership.clone(),
+            sightings: sightings_sender,
+            metrics: metrics.clone(),
+            interval: timing.canary,
+            gone_after: timing.replica_gone,
+        };
+        others.spawn(prober.run());
+    }
     let registrar = Registrar::new(client, installation, options, inputs, report_sender);
     writer.spawn(registrar.run());
 
     Handle {
         timing,
+        own,
         leadership,
         registered,
+        live: live_receiver,
         certificate,
         report,
         replicas,
+        sightings,
+        prover,
+        metrics,
         stop,
         registrar: writer,
         orderly,
@@ -242,6 +287,15 @@ impl Handle {
         self.registered.clone()
     }
 
+    /// Returns a function that says which CAs the live webhook configurations have, in PEM: one bundle for each webhook
+    /// that has one. None while that is not known. The function does not borrow the handle.
+    pub fn bundles(
+        &self,
+    ) -> impl Fn() -> Option<BTreeSet<Vec<u8>>> + Send + Sync + 'static + use<> {
+        let live = self.live.clone();
+        move || live.borrow().bundles()
+    }
+
     /// The certificate for the server. It is `None` until the Secret has been read, and always with
     /// [`Certificates::Given`].
     #[must_use]
@@ -255,12 +309,31 @@ impl Handle {
         self.report.clone()
     }
 
+    /// Proves to the leader, through kube-apiserver, that this replica answers reviews. None if the system has no random
+    /// numbers.
+    #[must_use]
+    pub fn prover(&self) -> Option<Arc<dyn Prover>> {
+        self.prover.clone()
+    }
+
+    /// The replicas that share work.
+    #[must_use]
+    pub fn members(&self) -> Members {
+        Members::new(
+            self.replicas.clone(),
+            self.own.clone(),
+            self.timing.replica_gone,
+        )
+    }
+
     /// What the writer of the status needs to know.
     pub(crate) fn lead(&self) -> Lead {
         Lead {
             leadership: self.leadership.clone(),
             replicas: self.replicas.clone(),
             report: self.report.clone(),
+            sightings: self.sightings.clone(),
+            metrics: self.metrics.clone(),
             gone_after: self.timing.replica_gone,
         }
     }

@@ -1,4 +1,5 @@
-//! `settingsFrom`: settings from ConfigMaps and Secrets of the installation's namespace.
+//! `settingsFrom`: settings from ConfigMaps and Secrets of the installation's namespace, or of the namespace of an
+//! `AdmissionPlugin`. No reference can name another namespace.
 //!
 //! No text of this module contains a value, because values may be secret.
 
@@ -6,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::{Map, Value};
+use tollgate_config::SettingsSource;
 use tollgate_config::problem::Collector;
 use tollgate_config::read::Node;
 use tollgate_config::yaml;
@@ -23,6 +25,8 @@ pub(crate) enum HolderKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder {
     pub(crate) kind: HolderKind,
+    /// The namespace of an `AdmissionPlugin`. None means the namespace of the installation.
+    pub(crate) namespace: Option<String>,
     pub(crate) name: String,
 }
 
@@ -46,21 +50,27 @@ pub(crate) enum Held {
 
 const SOURCE_EXPECTED: &str = "configMapKeyRef or secretKeyRef, with name and key";
 
-/// Lists the objects that hold settings for this spec.
-pub(crate) fn holders(spec: &Value) -> BTreeSet<Holder> {
+/// Lists the objects that hold settings for this spec of a resource in this namespace.
+pub(crate) fn holders(spec: &Value, namespace: Option<&str>) -> BTreeSet<Holder> {
     let unused = Collector::default();
-    let refs = read(spec, &unused).into_iter();
+    let refs = read(spec, namespace, &unused).into_iter();
     refs.map(|reference| reference.holder).collect()
 }
 
-/// Reads `settingsFrom` of a spec.
-pub(crate) fn read(spec: &Value, problems: &Collector) -> Vec<SettingsRef> {
+/// Reads `settingsFrom` of a spec. The objects are in `namespace`, or else in that of the installation.
+pub(crate) fn read(
+    spec: &Value,
+    namespace: Option<&str>,
+    problems: &Collector,
+) -> Vec<SettingsRef> {
     let Some(list) = spec.get("settingsFrom") else {
         return Vec::new();
     };
     let nodes = Node::at("spec.settingsFrom", list, problems).elements("references");
     let nodes = nodes.unwrap_or_default();
-    nodes.iter().filter_map(SettingsRef::read).collect()
+    let refs = nodes.iter();
+    refs.filter_map(|node| SettingsRef::read(node, namespace))
+        .collect()
 }
 
 /// Returns the settings of a spec: those that it refers to, in order, and over them its own.
@@ -96,7 +106,7 @@ fn over(lower: Value, upper: Value) -> Value {
 // === impl SettingsRef ===
 
 impl SettingsRef {
-    fn read(node: &Node<'_>) -> Option<Self> {
+    fn read(node: &Node<'_>, namespace: Option<&str>) -> Option<Self> {
         let mut fields = node.object()?;
         let sources = [
             (HolderKind::ConfigMap, fields.optional("configMapKeyRef")),
@@ -119,6 +129,7 @@ impl SettingsRef {
         Some(Self {
             holder: Holder {
                 kind,
+                namespace: namespace.map(str::to_owned),
                 name: name?.to_owned(),
             },
             key: key?.to_owned(),
@@ -134,13 +145,21 @@ impl SettingsRef {
                 return refuse("SettingsPending", message);
             }
             Some(Held::Unreadable(why)) => {
-                let message = format!("cannot read {holder}: {why}");
+                let remedy = match &holder.namespace {
+                    None => String::new(),
+                    Some(namespace) => format!(
+                        "; if that is forbidden, a Role in {namespace} must let the service account of Tollgate list and \
+                         watch this object"
+                    ),
+                };
+                let message = format!("cannot read {holder}: {why}{remedy}");
                 return refuse("SettingsUnreadable", message);
             }
             Some(Held::Missing) => {
+                let namespace = holder.namespace.as_deref();
+                let place = namespace.unwrap_or("the namespace of the installation");
                 let message = format!(
-                    "{holder} does not exist in the namespace of the installation: create it, or remove it from \
-                     spec.settingsFrom"
+                    "{holder} does not exist in {place}: create it, or remove it from spec.settingsFrom"
                 );
                 return refuse("SettingsMissing", message);
             }
@@ -163,6 +182,18 @@ impl SettingsRef {
     }
 }
 
+// === impl HolderKind ===
+
+impl HolderKind {
+    /// The kind as `tenancy.settingsFrom` has it.
+    pub(crate) fn source(self) -> SettingsSource {
+        match self {
+            Self::ConfigMap => SettingsSource::ConfigMap,
+            Self::Secret => SettingsSource::Secret,
+        }
+    }
+}
+
 // === impl Holder, Held ===
 
 impl fmt::Display for Holder {
@@ -171,7 +202,10 @@ impl fmt::Display for Holder {
             HolderKind::ConfigMap => "ConfigMap",
             HolderKind::Secret => "Secret",
         };
-        write!(f, "{kind} {}", self.name)
+        match &self.namespace {
+            None => write!(f, "{kind} {}", self.name),
+            Some(namespace) => write!(f, "{kind} {namespace}/{}", self.name),
+        }
     }
 }
 

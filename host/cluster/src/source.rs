@@ -1,5 +1,6 @@
 //! Custom resources as a source of plugins.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
-use tollgate_config::{Config, Serving};
+use tollgate_config::{Config, Serving, Tenancy};
 
 use crate::Installation;
 use crate::desired::{Entry, Plan};
@@ -16,6 +17,7 @@ use crate::kinds::Kind;
 use crate::lead::Management;
 use crate::report::{Reports, leave};
 use crate::run::Handle;
+use crate::status;
 use crate::store::Store;
 use crate::watch::{follow, follow_holders};
 
@@ -36,24 +38,28 @@ const PERIOD: Duration = Duration::from_millis(20);
 
 impl Source {
     /// Begins to watch the resources. Relative paths in them start at `folder`. `recorded` is the last known good
-    /// configuration: its entries stand for the resources until these have been listed.
+    /// configuration: its entries stand for the resources until these have been listed. With `tenancy`, plugins of
+    /// namespaces count, and exceptions of all namespaces.
     #[must_use]
     pub fn start(
         client: &Client,
         installation: &Installation,
         folder: PathBuf,
         recorded: Option<Config>,
+        tenancy: Option<&Tenancy>,
     ) -> Self {
         let kept = recorded.map(Entry::recorded).unwrap_or_default();
-        let store = Arc::new(Store::new(folder, kept));
+        let store = Store::new(folder, kept, &installation.namespace, tenancy);
+        let store = Arc::new(store);
         let serving = watch::Sender::new(Arc::new(Serving::default()));
         let management = watch::Sender::new(Management::default());
         let plugins = Api::all_with(client.clone(), &Kind::Plugin.resource());
-        let exceptions = Api::namespaced_with(
-            client.clone(),
-            &installation.namespace,
-            &Kind::Exception.resource(),
-        );
+        let tenants = Api::all_with(client.clone(), &Kind::TenantPlugin.resource());
+        let (resource, client) = (Kind::Exception.resource(), client.clone());
+        let exceptions = match tenancy {
+            Some(_) => Api::all_with(client.clone(), &resource),
+            None => Api::namespaced_with(client.clone(), &installation.namespace, &resource),
+        };
         let reports = Reports::new(
             client.clone(),
             installation.clone(),
@@ -63,6 +69,7 @@ impl Source {
         );
         let tasks = [
             tokio::spawn(follow(plugins, Kind::Plugin, store.clone())),
+            tokio::spawn(follow(tenants, Kind::TenantPlugin, store.clone())),
             tokio::spawn(follow(exceptions, Kind::Exception, store.clone())),
             tokio::spawn(follow_holders(
                 client.clone(),
@@ -72,7 +79,7 @@ impl Source {
             tokio::spawn(reports.run()),
         ];
         Self {
-            client: client.clone(),
+            client,
             replica: installation.replica.clone(),
             store,
             serving,
@@ -132,6 +139,22 @@ impl Source {
     #[must_use]
     pub fn plan(&self) -> watch::Receiver<Option<Arc<Plan>>> {
         self.store.plan.subscribe()
+    }
+
+    /// Returns the function that returns what each replica says in the status of each plugin, by the plugin's name.
+    pub fn replicas(
+        &self,
+    ) -> impl Fn() -> BTreeMap<String, Vec<serde_json::Value>> + Send + Sync + 'static {
+        let store = self.store.clone();
+        move || {
+            let resources = store.resources(Kind::Plugin).into_iter();
+            let said = resources.map(|resource| {
+                let entries = status::entries(&resource);
+                let entries = entries.iter().map(|entry| entry.shown(resource.generation));
+                (resource.name.clone(), entries.collect())
+            });
+            said.collect()
+        }
     }
 
     /// Returns the function that says why the replica must not be ready yet.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
-use tollgate_config::Config;
+use tollgate_config::{Config, Tenancy};
 
 use crate::desired::{Kept, Plan, World, plan};
-use crate::kinds::{Kind, Resource};
+use crate::kinds::{Kind, Resource, key};
 use crate::settings::{Held, Holder};
 
 /// The world as it was last seen, and the plan that follows from it.
@@ -43,9 +43,19 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 // === impl Store ===
 
 impl Store {
-    pub(crate) fn new(folder: PathBuf, kept: Kept) -> Self {
+    /// Creates a store for an installation in this namespace. `tenancy` is what the process was started with.
+    pub(crate) fn new(
+        folder: PathBuf,
+        kept: Kept,
+        namespace: &str,
+        tenancy: Option<&Tenancy>,
+    ) -> Self {
         let state = State {
-            world: World::default(),
+            world: World {
+                namespace: Some(namespace.to_owned()),
+                tenancy: tenancy.map(|tenancy| tenancy.settings_from.clone()),
+                ..World::default()
+            },
             is_recorded: !kept.is_empty(),
             kept,
             trouble: BTreeMap::new(),
@@ -69,9 +79,13 @@ impl Store {
     pub(crate) fn add(&self, file: &Config) -> Config {
         let mut state = self.lock();
         let State { world, kept, .. } = &mut *state;
+        let is_other = world.allow_settings_from(file.tenancy.as_ref());
         let plan = plan(file, &self.folder, world, kept);
         let config = plan.config.clone();
         self.plan.send_replace(Some(Arc::new(plan)));
+        if is_other {
+            self.note(state, false);
+        }
         config
     }
 
@@ -81,13 +95,16 @@ impl Store {
     /// good stands for the lists. A missing permission must not keep a replica out that serves its last known good.
     pub(crate) fn waiting(&self) -> Option<String> {
         let state = self.lock();
-        if state.world.plugins.is_some() && state.world.exceptions.is_some() {
+        if state.world.is_listed() {
             return None;
         }
         if state.is_recorded && self.began.elapsed() >= LONGEST_WAIT {
             return None;
         }
-        let why: Vec<&str> = state.trouble.values().map(String::as_str).collect();
+        let has_tenants = state.world.tenancy.is_some();
+        let trouble = state.trouble.iter();
+        let trouble = trouble.filter(|(kind, _)| has_tenants || **kind != Kind::TenantPlugin);
+        let why: Vec<&str> = trouble.map(|(_, why)| why.as_str()).collect();
         let why = if why.is_empty() {
             "kube-apiserver has not answered yet".to_owned()
         } else {
@@ -110,16 +127,25 @@ impl Store {
         resources.flat_map(BTreeMap::values).cloned().collect()
     }
 
+    /// Returns the name of a resource among all resources of its kind.
+    pub(crate) fn key(&self, kind: Kind, resource: &Resource) -> String {
+        resource.key(kind, self.lock().world.namespace.as_deref())
+    }
+
     /// Replaces all resources of a kind.
-    pub(crate) fn replace(&self, kind: Kind, resources: BTreeMap<String, Resource>) {
+    pub(crate) fn replace(&self, kind: Kind, resources: Vec<Resource>) {
         let mut state = self.lock();
         state.trouble.remove(&kind);
+        let installation = state.world.namespace.as_deref();
+        let resources = resources.into_iter();
+        let resources = resources.map(|resource| (resource.key(kind, installation), resource));
+        let resources: BTreeMap<String, Resource> = resources.collect();
         let before = state.world.of(kind).replace(resources);
         let after = state.world.of(kind).as_ref();
         let is_same = before.zip(after).is_some_and(|(before, after)| {
             let pairs = || before.iter().zip(after);
             before.len() == after.len()
-                && pairs().all(|((_, one), (_, other))| one.name == other.name)
+                && pairs().all(|((one, _), (other, _))| one == other)
                 && pairs().all(|((_, one), (_, other))| one.is_same_version(other))
         });
         self.note(state, !is_same);
@@ -129,10 +155,10 @@ impl Store {
     pub(crate) fn apply(&self, kind: Kind, resource: Resource) {
         let mut state = self.lock();
         state.trouble.remove(&kind);
+        let name = resource.key(kind, state.world.namespace.as_deref());
         let Some(resources) = state.world.of(kind) else {
             return;
         };
-        let name = resource.name.clone();
         let after = resource.clone();
         let before = resources.insert(name, resource);
         let is_same = before.is_some_and(|before| before.is_same_version(&after));
@@ -140,8 +166,9 @@ impl Store {
     }
 
     /// Removes a resource.
-    pub(crate) fn delete(&self, kind: Kind, name: &str) {
+    pub(crate) fn delete(&self, kind: Kind, namespace: Option<&str>, name: &str) {
         let mut state = self.lock();
+        let name = &key(kind, namespace, name, state.world.namespace.as_deref());
         let resources = state.world.of(kind).as_mut();
         let is_gone = resources.is_some_and(|resources| resources.remove(name).is_some());
         self.note(state, is_gone);
@@ -189,9 +216,22 @@ impl Store {
 // === impl World ===
 
 impl World {
+    /// Takes over which objects may hold settings for plugins of namespaces. Returns whether that has changed.
+    fn allow_settings_from(&mut self, tenancy: Option<&Tenancy>) -> bool {
+        let Some(allowed) = &mut self.tenancy else {
+            return false;
+        };
+        let now = tenancy.map(|tenancy| tenancy.settings_from.clone());
+        let now = now.unwrap_or_default();
+        let is_other = *allowed != now;
+        *allowed = now;
+        is_other
+    }
+
     fn of(&mut self, kind: Kind) -> &mut Option<BTreeMap<String, Resource>> {
         match kind {
             Kind::Plugin => &mut self.plugins,
+            Kind::TenantPlugin => &mut self.tenants,
             Kind::Exception => &mut self.exceptions,
         }
     }

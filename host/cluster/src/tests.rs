@@ -33,6 +33,7 @@ fn resource(name: &str, spec: Value) -> Resource {
         namespace: None,
         uid: format!("uid-{name}"),
         generation: 1,
+        created: String::new(),
         spec,
         status: Value::Null,
     }
@@ -42,7 +43,7 @@ fn world(plugins: impl IntoIterator<Item = Resource>) -> World {
     World {
         plugins: Some(named(plugins)),
         exceptions: Some(BTreeMap::new()),
-        held: BTreeMap::new(),
+        ..World::default()
     }
 }
 
@@ -79,6 +80,7 @@ fn keys(pairs: &[(&str, &str)]) -> Held {
 fn holder(kind: HolderKind, name: &str) -> Holder {
     Holder {
         kind,
+        namespace: None,
         name: name.to_owned(),
     }
 }
@@ -97,6 +99,26 @@ fn resource_reads_like_entry_of_file() {
     let same = Config::parse(&same, Path::new("/etc/tollgate")).unwrap();
     assert_eq!(plan.config.plugins, same.plugins);
     assert_eq!(plan.config.shadows, same.shadows);
+}
+
+#[test]
+fn rollout_in_a_resource_is_refused_and_the_last_valid_version_stays() {
+    let spec = json!({ "source": "file:a.wasm" });
+    let mut kept = Kept::new();
+    let plan = planned(&world([resource("guard", spec.clone())]), &mut kept);
+    assert_eq!(plan.plugins["guard"].refusal, None);
+    let mut changed = spec;
+    changed["rollout"] =
+        json!({ "to": { "source": "file:b.wasm" }, "steps": [{ "mode": "enforce", "for": "1h" }] });
+    let plan = planned(&world([resource("guard", changed)]), &mut kept);
+    let (reason, message) = refusal(&plan, "guard");
+    assert_eq!(reason, "Invalid");
+    assert!(
+        message.contains("write the plugin into the configuration file"),
+        "{message}"
+    );
+    assert!(plan.plugins["guard"].is_kept);
+    assert!(plan.config.shadows.is_empty());
 }
 
 #[test]

@@ -21,18 +21,19 @@ use crate::store::Store;
 pub(crate) async fn follow(api: Api<DynamicObject>, kind: Kind, store: Arc<Store>) {
     let events = watcher(api, watcher::Config::default()).default_backoff();
     let mut events = pin!(events);
-    let mut listed = BTreeMap::new();
+    let mut listed = Vec::new();
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(object)) => {
-                let resource = Resource::of(object);
-                listed.insert(resource.name.clone(), resource);
+                listed.push(Resource::of(object));
             }
             Ok(Event::InitDone) => store.replace(kind, std::mem::take(&mut listed)),
             Ok(Event::Apply(object)) => store.apply(kind, Resource::of(object)),
             Ok(Event::Delete(object)) => {
-                store.delete(kind, &object.metadata.name.unwrap_or_default());
+                let metadata = object.metadata;
+                let name = metadata.name.unwrap_or_default();
+                store.delete(kind, metadata.namespace.as_deref(), &name);
             }
             Err(error) => {
                 let why = format!("cannot watch {}: {}", kind.plural(), words(&error));
@@ -63,7 +64,8 @@ pub(crate) async fn follow_holders(client: Client, installation: Installation, s
         for holder in now {
             running.entry(holder.clone()).or_insert_with(|| {
                 let (client, store) = (client.clone(), store.clone());
-                let namespace = installation.namespace.clone();
+                let namespace = holder.namespace.as_ref().unwrap_or(&installation.namespace);
+                let namespace = namespace.clone();
                 let following = follow_holder(client, namespace, holder, store);
                 AbortOnDropHandle::new(tokio::spawn(following))
             });

@@ -1,5 +1,8 @@
 //! `cluster`: how the server uses the cluster that it runs in.
 
+use std::time::Duration;
+
+use super::limit;
 use super::plugin::is_label;
 use super::read::{Fields, Node};
 
@@ -30,6 +33,8 @@ pub struct ClusterRegistration {
     pub anchor: Option<String>,
     /// Whether each plugin gets its own webhook, even if one webhook for all would do.
     pub per_plugin: bool,
+    /// Time between two canaries of a webhook.
+    pub canary_interval: Duration,
 }
 
 const INSTALLATION: &str = "tollgate";
@@ -85,6 +90,8 @@ impl ClusterRegistration {
         let per_plugin = section
             .optional("perPlugin")
             .and_then(|node| node.boolean());
+        let default = limit::CANARY_INTERVAL.default_duration();
+        let canary_interval = section.duration(&limit::CANARY_INTERVAL, default);
         section.finish();
         let (service, port) = service.unwrap_or_else(|| (installation.to_owned(), HTTPS_PORT));
         enabled.unwrap_or(true).then(|| Self {
@@ -92,6 +99,7 @@ impl ClusterRegistration {
             port,
             anchor,
             per_plugin: per_plugin.unwrap_or(false),
+            canary_interval,
         })
     }
 }

@@ -4,12 +4,24 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::plugin::PluginConfig;
+use super::plugin::{Defaults, PluginConfig};
 use super::problem::{Collector, Problems};
 use super::read::Node;
-use super::{Config, Written, read_defaults};
+use super::{Config, Signatures, Written, read_defaults};
 
 impl Config {
+    /// Returns what the file requires of the artifacts of registries. Entries without `signatures` take it. `folder` is
+    /// that of the file.
+    #[must_use]
+    pub fn signatures(&self, folder: &Path) -> Signatures {
+        let unused = Collector::default();
+        let fields = Node::root(self.written.value(), &unused).object();
+        let read = fields.map(|mut fields| {
+            Signatures::read(fields.section("signatures"), folder, &Signatures::default())
+        });
+        read.unwrap_or_default()
+    }
+
     /// Reads an entry that is not in the file: the plugin, and its shadow version if there is one. Relative paths start
     /// at `folder`. Paths of problems begin with `place`.
     ///
@@ -23,12 +35,7 @@ impl Config {
     ) -> Result<(PluginConfig, Option<PluginConfig>), Problems> {
         let max_calls = self.engine.max_concurrent_calls;
         let file = self.written.value();
-        // The file was read without problems, so its defaults have none.
-        let unused = Collector::default();
-        let defaults = Node::root(file, &unused)
-            .object()
-            .map(|mut fields| read_defaults(&mut fields, folder, max_calls))
-            .unwrap_or_default();
+        let defaults = self.defaults(folder);
         let problems = Collector::default();
         let node = Node::at(place, entry, &problems);
         let read = PluginConfig::read(&node, folder, &defaults, max_calls, &problems);
@@ -38,6 +45,17 @@ impl Config {
             (plugin.written_as(&written), shadow)
         });
         problems.finish(read)
+    }
+
+    /// Reads the values that entries take from the file.
+    pub(crate) fn defaults(&self, folder: &Path) -> Defaults {
+        let max_calls = self.engine.max_concurrent_calls;
+        // The file was read without problems, so its defaults have none.
+        let unused = Collector::default();
+        Node::root(self.written.value(), &unused)
+            .object()
+            .map(|mut fields| read_defaults(&mut fields, folder, max_calls))
+            .unwrap_or_default()
     }
 }
 

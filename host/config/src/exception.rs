@@ -28,6 +28,8 @@ pub struct Exception {
     pub users: Vec<Box<str>>,
     /// One of the user's groups.
     pub groups: Vec<Box<str>>,
+    /// The namespace that the exception is confined to, whatever its lists say. None if it is not confined.
+    pub confined_to: Option<Box<str>>,
     until: Until,
     reason: Box<str>,
 }
@@ -110,6 +112,7 @@ impl Exception {
             names: names?,
             users: users?,
             groups: groups?,
+            confined_to: None,
             until: until?,
             reason: reason?,
         })
@@ -132,6 +135,15 @@ impl Exception {
     pub fn named(self, name: &str) -> Self {
         Self {
             name: Some(name.into()),
+            ..self
+        }
+    }
+
+    /// Returns the same exception, confined to the objects of a namespace.
+    #[must_use]
+    pub fn confined_to(self, namespace: &str) -> Self {
+        Self {
+            confined_to: Some(namespace.into()),
             ..self
         }
     }

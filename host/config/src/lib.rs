@@ -25,15 +25,20 @@ mod quantity;
 pub mod read;
 mod record;
 mod registry;
+mod rollout;
 mod rule;
 mod salvage;
+mod scan;
 pub mod schema;
 mod selector;
 mod server;
 mod serving;
 mod shadow;
+mod signature;
 pub mod stamp;
 mod startup;
+mod telemetry;
+mod tenancy;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -63,17 +68,24 @@ pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
 pub use record::Record;
 pub use registry::{Reference, ReferenceError, Registries, RegistryHost};
+pub use rollout::{OnFailure, Rollout, RolloutGates, RolloutStep, Share, StepMode};
 pub use rule::{ManifestRule, Match, Rule};
 pub use rule::{Operations, Pattern, ResourcePattern, Scope};
 pub use salvage::cache_directories;
+pub use scan::{ReportFormat, Scan, ScannedResources};
 pub use selector::LabelSelector;
 pub use selector::{LabelTest, Requirement};
 pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
 pub use serving::{Serving, ServingPlugin, ServingState};
+pub use signature::{
+    Attestations, Provenance, SignaturePolicy, SignatureRequirement, Signatures, Signer,
+    SignerProof, TextPattern, Version,
+};
 pub use startup::{PeerAddress, Startup};
+pub use telemetry::{CollectorConfig, CollectorHeader, DecisionExport, Telemetry, TraceExport};
+pub use tenancy::{SettingsSource, Tenancy, TenantBudget, TenantRefusal};
 
 use listener::Listeners;
-use problem::Collector;
 use read::Node;
 pub use written::Written;
 pub use yaml::folder_of;
@@ -103,8 +115,14 @@ pub struct Config {
     pub startup: Startup,
     /// The recording of reviews. None if they are not recorded.
     pub record: Option<Record>,
+    /// The export of traces and decisions.
+    pub telemetry: Telemetry,
     /// The use of the cluster that the server runs in.
     pub cluster: Cluster,
+    /// The background scan. None if it is off.
+    pub scan: Option<Scan>,
+    /// What the plugins of namespaces may do. None if namespaces have no plugins of their own.
+    pub tenancy: Option<Tenancy>,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,
     /// The shadow versions of some plugins. They see the same requests and decide nothing.
@@ -179,7 +197,20 @@ impl Config {
             ("engine", self.engine != running.engine),
             ("registries", self.registries != running.registries),
             ("record", self.record != running.record),
+            ("telemetry", self.telemetry != running.telemetry),
             ("cluster", self.cluster != running.cluster),
+            ("scan", self.scan != running.scan),
+            (
+                "tenancy",
+                self.tenancy.is_some() != running.tenancy.is_some(),
+            ),
+            (
+                "tenancy.budget",
+                self.tenancy
+                    .as_ref()
+                    .zip(running.tenancy.as_ref())
+                    .is_some_and(|(one, other)| one.budget != other.budget),
+            ),
         ]
         .into_iter()
         .filter_map(|(key, differs)| differs.then_some(key))
@@ -222,7 +253,7 @@ impl Config {
 }
 
 fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
-    let problems = Collector::default();
+    let problems = problem::Collector::default();
     let document = if yaml::is_blank(text) {
         Some(Value::Object(serde_json::Map::new()))
     } else {
@@ -232,7 +263,7 @@ fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
     problems.finish(config)
 }
 
-fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<Config> {
+fn read_config(document: &Value, folder: &Path, problems: &problem::Collector) -> Option<Config> {
     let mut fields = Node::root(document, problems).object()?;
     let listeners = Listeners::read(&mut fields, folder);
     let tls = Tls::read(&mut fields, folder);
@@ -242,7 +273,9 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let registries = Registries::read(&mut fields, folder);
     let startup = Startup::read(&mut fields);
     let record = record::read_record(&mut fields, folder, problems);
+    let telemetry = Telemetry::read(&mut fields, folder);
     let cluster = Cluster::read(&mut fields);
+    let scan = scan::read_scan(&mut fields, &cluster, problems);
     let admin = listeners.admin.authentication.as_ref();
     if !cluster.enabled && admin.is_some_and(|settings| settings.token_review.is_some()) {
         problems.add(
@@ -252,6 +285,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     }
     let max_calls = engine.max_concurrent_calls;
     let defaults = read_defaults(&mut fields, folder, max_calls);
+    let tenancy = Tenancy::read(&mut fields, folder, &cluster, &engine, &defaults);
     let allow_empty = fields
         .optional("allowEmpty")
         .and_then(|node| node.boolean())
@@ -280,6 +314,12 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         let written = Written::of_entry(node.value(), document);
         let read = PluginConfig::read(node, folder, &defaults, max_calls, problems);
         if let Some((plugin, shadow)) = read {
+            if plugin.rollout.is_some() && registries.cache_directory.is_none() {
+                problems.add(
+                    format!("{}.rollout", node.path()),
+                    "needs registries.cacheDirectory, which keeps the state of the rollout over a restart",
+                );
+            }
             let plugin = plugin.written_as(&written);
             let shadow = shadow.map(|shadow| shadow.written_as(&written));
             plugins.push(plugin);
@@ -299,7 +339,10 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         registries,
         startup,
         record,
+        telemetry,
         cluster,
+        scan,
+        tenancy,
         plugins,
         shadows,
         refused: BTreeSet::new(),
@@ -315,7 +358,7 @@ fn read_defaults(fields: &mut read::Fields<'_>, folder: &Path, max_calls: u32) -
             .optional("conflicts")
             .and_then(|node| node.word(Conflicts::WORDS))
             .unwrap_or_default(),
-        signature_keys: plugin::read_keys(fields.section("signatures"), folder, &[]),
+        signatures: Signatures::read(fields.section("signatures"), folder, &Signatures::default()),
         log_identities: read_log_identities(fields.section("log")),
     }
 }
@@ -333,7 +376,7 @@ fn read_log_identities(mut fields: read::Fields<'_>) -> bool {
 fn reject_duplicate_name<'a>(
     node: &Node<'a>,
     first: &mut BTreeMap<&'a str, String>,
-    problems: &Collector,
+    problems: &problem::Collector,
 ) {
     let Some(name) = node.value().get("name").and_then(Value::as_str) else {
         return;

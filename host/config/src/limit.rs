@@ -168,6 +168,8 @@ limits! {
         "data of each child process that prepares a plugin (RLIMIT_DATA)", "none: the plugin is not loaded";
     STARTUP_GRACE = "startupGrace" Duration 5 * MINUTE, 0 => 60 * MINUTE,
         "timer from the start, while a plugin under failurePolicy Fail has never been loaded; the default is `never` without `startupPeers`", "none: /readyz answers 503 during this time, and while a peer has all of its plugins";
+    CANARY_INTERVAL = "cluster.registration.canaryInterval" Duration MINUTE, 5 * SECOND => 10 * MINUTE,
+        "timer on the leader, between two canaries of a webhook", "none";
     POLL_INTERVAL = "registries.pollInterval" Duration MINUTE, SECOND => 24 * 60 * MINUTE,
         "timer per tag, randomized by up to 10 %", "none";
     PULL_TIMEOUT = "registries.timeout" Duration 30 * SECOND, SECOND => 30 * MINUTE,
@@ -178,8 +180,46 @@ limits! {
         "the oldest segments of the recording are deleted", "none";
     MAX_RECORD_QUEUE = "record.maxQueue" Bytes 16 * MI, 64 * KI => GI,
         "counted over the reviews that wait to be written", "none: the review is answered, but not recorded";
+    MAX_TENANTS = "tenancy.maxPlugins" Count 50, 1 => 100,
+        "the oldest AdmissionPlugins of the cluster count", "none: the AdmissionPlugin is refused";
+    MAX_TENANTS_PER_NAMESPACE = "tenancy.maxPluginsPerNamespace" Count 5, 1 => 100,
+        "the oldest AdmissionPlugins of the namespace count", "none: the AdmissionPlugin is refused";
+    TENANT_CALLS = "tenancy.budget.calls" Count 8, 1 => 1_024,
+        "semaphore for the calls of all AdmissionPlugins; a namespace gets at most half of the places", "tenant-budget";
+    TENANT_FUEL = "tenancy.budget.fuel" Count 1_000_000_000, 1_000_000 => 1_000_000_000_000,
+        "fuel per second of all AdmissionPlugins, charged after each call; the next calls wait", "tenant-budget";
+    TENANT_NAMESPACE_FUEL = "tenancy.budget.fuelPerNamespace" Count 200_000_000, 1_000_000 => 1_000_000_000_000,
+        "fuel per second of the AdmissionPlugins of a namespace, charged after each call; the next calls wait", "tenant-budget";
+    TENANT_CPU_TIME = "tenancy.budget.cpuTime" Duration 500 * MILLISECOND, MILLISECOND => 60 * SECOND,
+        "CPU time per second of all AdmissionPlugins, charged after each call; the next calls wait", "tenant-budget";
+    TENANT_NAMESPACE_CPU_TIME = "tenancy.budget.cpuTimePerNamespace" Duration 100 * MILLISECOND, MILLISECOND => 60 * SECOND,
+        "CPU time per second of the AdmissionPlugins of a namespace, charged after each call; the next calls wait", "tenant-budget";
     RECORD_SHARE = "record.share" Percent 100, 1 => 100,
         "hash of the review's uid", "none: the other reviews are not recorded";
+    SCAN_INTERVAL = "scan.interval" Duration 30 * MINUTE, 10 * SECOND => 24 * 60 * MINUTE,
+        "timer from the begin of a scan", "none: the next scan begins when the one before has ended";
+    SCAN_PAGE_SIZE = "scan.pageSize" Count 200, 10 => 500,
+        "asked of kube-apiserver", "none";
+    SCAN_MAX_PAGE = "scan.maxPage" Bytes 8 * MI, 4 * MI => 256 * MI,
+        "counted while a page is read", "none: smaller pages, or the objects one by one";
+    SCAN_MAX_RATE = "scan.maxRate" Count 200, 1 => 100_000,
+        "pauses between objects that are read or judged", "none: the scan takes longer";
+    SCAN_MAX_MEMORY = "scan.maxMemory" Bytes 64 * MI, MI => 64 * GI,
+        "estimate of the results that are kept", "none: further results are counted, and judged again in the next scan";
+    SCAN_MAX_REPORT = "scan.maxReport" Bytes 256 * KI, 64 * KI => 64 * MI,
+        "counted while the reports of a namespace are made", "none: further results are counted in the summary";
+    TRACE_SHARE = "telemetry.traces.share" Percent 1, 0 => 100,
+        "random number, unless an authenticated caller sends `traceparent`", "none: the other reviews are not traced";
+    TRACES_TIMEOUT = "telemetry.traces.timeout" Duration 10 * SECOND, 100 * MILLISECOND => MINUTE,
+        "timer around one request to the collector", "none: Tollgate tries again, and then drops the spans";
+    MAX_TRACE_QUEUE = "telemetry.traces.maxQueue" Bytes 4 * MI, 64 * KI => GI,
+        "counted over the spans that wait to be exported", "none: the review is answered, but not traced";
+    ALLOWED_SHARE = "telemetry.decisions.allowedShare" Percent 1, 0 => 100,
+        "hash of the review's uid", "none: the other decisions to allow are not exported";
+    DECISIONS_TIMEOUT = "telemetry.decisions.timeout" Duration 10 * SECOND, 100 * MILLISECOND => MINUTE,
+        "timer around one request to the collector", "none: Tollgate tries again, and then drops the decisions";
+    MAX_EXPORT_QUEUE = "telemetry.decisions.maxQueue" Bytes 4 * MI, 64 * KI => GI,
+        "counted over the decisions that wait to be exported", "none: the review is answered, but its decision is not exported";
 }
 
 // === impl Unit ===

@@ -20,13 +20,15 @@ use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_json::document::Json;
 
 use crate::condition::{Condition, ConditionError, Decision, decide_inline};
-use crate::{Exception, Match, Rule, Scope};
+use crate::{Exception, Match, PluginConfig, Rule, Scope};
 
 /// Why a plugin does not match a request. Matching makes one for every request, so it holds an index and no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// The plugin does not take part in this phase.
     Phase,
+    /// The plugin is confined to a namespace, and the object is not in it.
+    Tenant,
     /// None of its rules matches the request.
     Rules,
     /// `namespaces` or `excludeNamespaces` excludes the request.
@@ -68,6 +70,9 @@ impl Mismatch {
     pub fn describe(self, matching: Option<&Match>) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Phase => "it does not take part in this phase",
+            Self::Tenant => {
+                "it is confined to its namespace, and the object is cluster-scoped or in another namespace"
+            }
             Self::Rules => "none of its rules matches",
             Self::Namespaces => {
                 "a rule matches, but `namespaces` or `excludeNamespaces` excludes this namespace"
@@ -207,6 +212,18 @@ impl Match {
     }
 }
 
+// === impl PluginConfig ===
+
+impl PluginConfig {
+    /// Whether the plugin may see the request at all. A plugin of a namespace sees the objects of its namespace only,
+    /// whatever its rules say, and whichever webhook brought the request.
+    #[must_use]
+    pub fn sees(&self, request: &AdmissionRequest) -> bool {
+        let namespace = self.name.namespace();
+        namespace.is_none_or(|namespace| request.is_in_namespace(namespace))
+    }
+}
+
 // === impl Exception ===
 
 impl Exception {
@@ -216,7 +233,9 @@ impl Exception {
         let holds = |list: &[Box<str>], name: Option<&str>| {
             list.is_empty() || name.is_some_and(|name| list.iter().any(|one| **one == *name))
         };
-        holds(&self.namespaces, namespace_or_itself(request))
+        let is_confined = self.confined_to.as_deref();
+        is_confined.is_none_or(|namespace| request.is_in_namespace(namespace))
+            && holds(&self.namespaces, namespace_or_itself(request))
             && holds(&self.names, request.object_name())
             && holds(&self.users, Some(request.username()))
             && (self.groups.is_empty()

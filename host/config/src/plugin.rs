@@ -16,9 +16,11 @@ use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 use super::problem::Collector;
 use super::read::{Fields, Node, join};
 use super::registry::Reference;
+use super::rollout::Rollout;
 use super::rule::Match;
 use super::schema::Values;
 use super::shadow::{Live, Shadow};
+use super::signature::Signatures;
 use super::written::Written;
 
 /// The configuration of one plugin.
@@ -30,9 +32,8 @@ pub struct PluginConfig {
     pub enabled: bool,
     /// The source of the plugin's WebAssembly.
     pub source: Source,
-    /// PEM files with public keys. The artifact must be signed by one of them. Empty means that no signature is
-    /// required.
-    pub signature_keys: Vec<PathBuf>,
+    /// What must be proven about the artifact before it is loaded.
+    pub signatures: Signatures,
     /// The requests that the plugin is called for. None means the rules from its own `describe`.
     pub matching: Option<Match>,
     /// A JSON object for the plugin's `configure`.
@@ -57,10 +58,14 @@ pub struct PluginConfig {
     pub lookups: Lookups,
     /// Whether the plugin may return a whole object that lacks fields of the given object.
     pub allow_removals: bool,
+    /// Whether a `PluginException` of another namespace than the installation's counts for the plugin, in that namespace.
+    pub allow_namespace_exceptions: bool,
     /// Whether log records name the object and the user of a request.
     pub log_identities: bool,
     /// Whether settings come from a Secret. Texts of the plugin about its settings are withheld then.
     pub secret_settings: bool,
+    /// How a new version, or the mode `enforce`, takes effect. None if nothing is rolled out.
+    pub rollout: Option<Arc<Rollout>>,
     /// The entry as it was written. Comparisons ignore it.
     pub written: Written,
 }
@@ -69,14 +74,16 @@ pub struct PluginConfig {
 pub struct Defaults {
     pub(crate) limits: Limits,
     pub(crate) conflicts: Conflicts,
-    pub(crate) signature_keys: Vec<PathBuf>,
+    pub(crate) signatures: Signatures,
     pub(crate) log_identities: bool,
 }
 
 /// The name of a plugin: a DNS-1123 label of at most 40 characters. Cloning is cheap.
 ///
 /// The name becomes part of paths, metrics and audit annotation keys, which are limited to 63 characters. A shadow
-/// version has the name of its plugin followed by `.shadow`.
+/// version has the name of its plugin followed by `.shadow`. A plugin of a namespace, which an `AdmissionPlugin`
+/// desires, has the name of the namespace and a slash before its own. The three forms cannot be mistaken for each other,
+/// because a label has neither a dot nor a slash.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginName(Arc<str>);
 
@@ -129,8 +136,12 @@ pub enum Capability {
 
 /// Suffix of a shadow version's name. No plugin's name contains a dot, so the suffix is unique.
 const SHADOW: &str = ".shadow";
+/// Between the namespace and the name of a namespace's plugin. No label contains it.
+const TENANT: char = '/';
 /// Maximum length of a name. A longer name would leave too little room in an annotation's key.
 const LONGEST_NAME: usize = 40;
+/// Maximum length of a namespace's name in Kubernetes.
+const LONGEST_NAMESPACE: usize = 63;
 
 const NAME_EXPECTED: &str =
     "a name of at most 40 characters of a-z, 0-9 and -, such as image-rewrite";
@@ -144,7 +155,7 @@ impl Default for Defaults {
         Self {
             limits: Limits::default(),
             conflicts: Conflicts::default(),
-            signature_keys: Vec::new(),
+            signatures: Signatures::default(),
             log_identities: true,
         }
     }
@@ -162,7 +173,7 @@ impl PluginConfig {
             name,
             enabled: true,
             source,
-            signature_keys: Vec::new(),
+            signatures: Signatures::default(),
             matching: None,
             settings: Value::Object(serde_json::Map::new()),
             mode: Mode::default(),
@@ -175,8 +186,10 @@ impl PluginConfig {
             capabilities: BTreeSet::new(),
             lookups: Lookups::new(),
             allow_removals: false,
+            allow_namespace_exceptions: false,
             log_identities: true,
             secret_settings: false,
+            rollout: None,
         }
     }
 
@@ -195,9 +208,14 @@ impl PluginConfig {
     }
 
     /// Adds an exception after the plugin's own ones.
+    ///
+    /// The written form has no exceptions of a namespace: an entry cannot say that an exception is confined to one. A
+    /// restart from the record is stricter until the resources are read.
     pub fn add_exception(&mut self, exception: Exception) {
         self.exceptions.push(exception);
-        let all = self.exceptions.iter().map(Exception::document);
+        let all = self.exceptions.iter();
+        let all = all.filter(|exception| exception.confined_to.is_none());
+        let all = all.map(Exception::document);
         self.written = self.written.with("exceptions", all.collect());
     }
 
@@ -206,7 +224,7 @@ impl PluginConfig {
     pub fn runs_like(&self, other: &Self) -> bool {
         self.enabled == other.enabled
             && self.source == other.source
-            && self.signature_keys == other.signature_keys
+            && self.signatures == other.signatures
             && self.settings == other.settings
             && self.limits == other.limits
             && self.capabilities == other.capabilities
@@ -234,12 +252,8 @@ impl PluginConfig {
         let source = fields
             .required("source", SOURCE_EXPECTED)
             .and_then(|node| Source::read(&node, folder));
-        let signature_keys = read_signature_keys(
-            &mut fields,
-            source.as_ref(),
-            folder,
-            &defaults.signature_keys,
-        );
+        let signatures =
+            Signatures::read_entry(&mut fields, source.as_ref(), folder, &defaults.signatures);
         let enabled = fields.optional("enabled").and_then(|node| node.boolean());
         let matching = fields
             .optional("match")
@@ -278,24 +292,48 @@ impl PluginConfig {
         let allow_removals = fields
             .optional("allowRemovals")
             .and_then(|node| node.boolean());
+        let allow_namespace_exceptions = fields
+            .optional("allowNamespaceExceptions")
+            .and_then(|node| node.boolean());
         let shadow = fields.optional("shadow").and_then(|node| {
-            let live = Live {
-                limits: &limits,
-                signature_keys: match &source {
-                    Some(Source::Oci(_)) => &signature_keys,
-                    _ => &defaults.signature_keys,
-                },
-                capabilities: &capabilities,
-            };
+            let live = Live::of(
+                &limits,
+                source.as_ref(),
+                &signatures,
+                defaults,
+                &capabilities,
+            );
             Shadow::read(&node, &live, folder, max_concurrent_calls, problems)
         });
+        let mode = mode.unwrap_or_default();
+        let rollout = fields.optional("rollout").and_then(|node| {
+            let live = Live {
+                source: source.clone(),
+                ..Live::of(
+                    &limits,
+                    source.as_ref(),
+                    &signatures,
+                    defaults,
+                    &capabilities,
+                )
+            };
+            Rollout::read(&node, &live, mode, folder, max_concurrent_calls, problems)
+        });
+        if fields.has("shadow") && fields.has("rollout") {
+            fields.problem(
+                "rollout",
+                "expected none beside `shadow`: a rollout compares its own version, in steps with mode: shadow",
+            );
+        }
+        let (rollout, version) =
+            rollout.map_or((None, None), |(plan, version)| (Some(plan), version));
         fields.finish();
         let plugin = Self {
             enabled: enabled.unwrap_or(true),
-            signature_keys,
+            signatures,
             matching,
             settings: settings.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
-            mode: mode.unwrap_or_default(),
+            mode,
             failure_policy: failure_policy.unwrap_or_default(),
             reinvocation_policy: reinvocation_policy.unwrap_or_default(),
             conflicts: own_conflicts.unwrap_or(defaults.conflicts),
@@ -305,32 +343,14 @@ impl PluginConfig {
             capabilities,
             lookups,
             allow_removals: allow_removals.unwrap_or(false),
+            allow_namespace_exceptions: allow_namespace_exceptions.unwrap_or(false),
             log_identities: defaults.log_identities,
+            rollout: rollout.map(Arc::new),
             ..Self::new(name?, source?)
         };
-        let shadow = shadow.map(|shadow| shadow.of(&plugin));
+        let shadow = shadow.or(version).map(|shadow| shadow.of(&plugin));
         Some((plugin, shadow))
     }
-}
-
-/// Reads the signature keys for a source. If no artifact can be signed, the key `signatures` is a problem.
-pub(super) fn read_signature_keys(
-    fields: &mut Fields<'_>,
-    source: Option<&Source>,
-    folder: &Path,
-    default: &[PathBuf],
-) -> Vec<PathBuf> {
-    let signatures = fields.section("signatures");
-    if matches!(source, Some(Source::Oci(_))) {
-        return read_keys(signatures, folder, default);
-    }
-    if fields.has("signatures") {
-        fields.problem(
-            "signatures",
-            "expected none: only artifacts of registries are signed, and `source` is a file",
-        );
-    }
-    Vec::new()
 }
 
 /// Reads the settings, if there are any.
@@ -344,25 +364,6 @@ pub(super) fn read_settings(fields: &mut Fields<'_>, problems: &Collector) -> Op
         );
     }
     Some(node.value().clone()).filter(Value::is_object)
-}
-
-/// Reads the keys that a signature may be made with.
-pub(crate) fn read_keys(
-    mut fields: Fields<'_>,
-    folder: &Path,
-    default: &[PathBuf],
-) -> Vec<PathBuf> {
-    let keys = fields
-        .optional("keys")
-        .and_then(|node| node.elements("PEM files with public keys"));
-    fields.finish();
-    match keys {
-        None => default.to_vec(),
-        Some(nodes) => nodes
-            .iter()
-            .filter_map(|node| node.path_in(folder))
-            .collect(),
-    }
 }
 
 pub(super) fn read_capabilities(fields: &mut Fields<'_>) -> BTreeSet<Capability> {
@@ -395,6 +396,37 @@ impl PluginName {
         } else {
             Err(PluginNameError)
         }
+    }
+
+    /// Reads the name of a plugin of a namespace.
+    ///
+    /// # Errors
+    ///
+    /// When one of the texts is not a DNS-1123 label, or the name is longer than 40 characters.
+    pub fn of_tenant(namespace: &str, name: &str) -> Result<Self, PluginNameError> {
+        if is_label(namespace, LONGEST_NAMESPACE) && is_label(name, LONGEST_NAME) {
+            Ok(Self(format!("{namespace}{TENANT}{name}").into()))
+        } else {
+            Err(PluginNameError)
+        }
+    }
+
+    /// Reads a name as [`PluginName::as_str`] returns it: that of a plugin, or that of a plugin of a namespace.
+    ///
+    /// # Errors
+    ///
+    /// When the text has neither form.
+    pub fn parse_any(text: &str) -> Result<Self, PluginNameError> {
+        match text.split_once(TENANT) {
+            Some((namespace, name)) => Self::of_tenant(namespace, name),
+            None => Self::parse(text),
+        }
+    }
+
+    /// Returns the namespace that the plugin is confined to. None for a plugin of the cluster.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.split_once(TENANT).map(|(namespace, _)| namespace)
     }
 
     /// Returns the name as text.
@@ -499,7 +531,7 @@ impl fmt::Display for Source {
 // === impl Mode, FailurePolicy, Capability ===
 
 impl Mode {
-    const WORDS: &'static [(&'static str, Self)] = &[
+    pub(crate) const WORDS: &'static [(&'static str, Self)] = &[
         ("enforce", Self::Enforce),
         ("warn", Self::Warn),
         ("audit", Self::Audit),
@@ -517,7 +549,7 @@ impl Mode {
 }
 
 impl FailurePolicy {
-    const WORDS: &'static [(&'static str, Self)] =
+    pub(crate) const WORDS: &'static [(&'static str, Self)] =
         &[("Fail", Self::Fail), ("Ignore", Self::Ignore)];
 
     /// Returns the policy as Kubernetes writes it.
@@ -531,7 +563,7 @@ impl FailurePolicy {
 }
 
 impl Capability {
-    const WORDS: &'static [(&'static str, Self)] =
+    pub(crate) const WORDS: &'static [(&'static str, Self)] =
         &[("clock", Self::Clock), ("cluster", Self::Cluster)];
 
     /// Returns the capability as it is written in a configuration file.

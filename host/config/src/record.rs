@@ -77,7 +77,7 @@ impl Record {
 }
 
 /// FNV-1a. The uid is random, so any spread of its bytes will do.
-fn is_in_share(uid: &str, percent: u32) -> bool {
+pub(crate) fn is_in_share(uid: &str, percent: u32) -> bool {
     let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -152,6 +152,15 @@ impl Reference {
         Ok(reference)
     }
 
+    /// Returns registry and repository, as patterns for repositories match them. The host is in lower case and without
+    /// the port of HTTPS, so that another spelling does not lead to another policy.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let registry = self.registry.to_ascii_lowercase();
+        let registry = registry.strip_suffix(":443").unwrap_or(&registry);
+        format!("{registry}/{}", self.repository)
+    }
+
     pub(crate) fn read(node: &Node<'_>, text: &str) -> Option<Self> {
         let reference = Self::parse(text);
         if let Err(error) = &reference {

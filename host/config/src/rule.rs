@@ -428,7 +428,7 @@ impl Pattern {
         }
     }
 
-    fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         if text == "*" {
             Self::Any
         } else {

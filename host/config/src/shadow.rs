@@ -1,34 +1,60 @@
-//! `shadow` of an entry under `plugins`: a version that sees the same requests and decides nothing.
+//! `shadow` of an entry under `plugins`: a version that sees the same requests and decides nothing. The new version of a
+//! `rollout` is read and loaded in the same way.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::limit::Limits;
 use super::lookup::Lookups;
 use super::plugin::{
-    Capability, FailurePolicy, Mode, PluginConfig, SOURCE_EXPECTED, Source, read_capabilities,
-    read_settings, read_signature_keys,
+    Capability, Defaults, FailurePolicy, Mode, PluginConfig, SOURCE_EXPECTED, Source,
+    read_capabilities, read_settings,
 };
 use super::policy::{Conflicts, ReinvocationPolicy};
 use super::problem::Collector;
 use super::read::Node;
+use super::signature::Signatures;
 
 /// Values of the serving plugin. The shadow version takes those that its own keys do not set.
 pub(super) struct Live<'l> {
     pub(super) limits: &'l Limits,
-    pub(super) signature_keys: &'l [PathBuf],
+    pub(super) signatures: &'l Signatures,
     pub(super) capabilities: &'l BTreeSet<Capability>,
+    /// The source of a version without one. None if a version must have its own.
+    pub(super) source: Option<Source>,
 }
 
 /// The keys of the shadow version itself.
 pub(super) struct Shadow {
     source: Source,
-    signature_keys: Vec<PathBuf>,
+    signatures: Signatures,
     settings: Option<Value>,
     limits: Limits,
     capabilities: BTreeSet<Capability>,
+}
+
+// === impl Live ===
+
+impl<'l> Live<'l> {
+    pub(super) fn of(
+        limits: &'l Limits,
+        source: Option<&Source>,
+        signatures: &'l Signatures,
+        defaults: &'l Defaults,
+        capabilities: &'l BTreeSet<Capability>,
+    ) -> Self {
+        Self {
+            limits,
+            signatures: match source {
+                Some(Source::Oci(_)) if !defaults.signatures.is_by_repository() => signatures,
+                _ => &defaults.signatures,
+            },
+            capabilities,
+            source: None,
+        }
+    }
 }
 
 // === impl Shadow ===
@@ -42,11 +68,16 @@ impl Shadow {
         problems: &Collector,
     ) -> Option<Self> {
         let mut fields = node.object()?;
-        let source = fields
-            .required("source", SOURCE_EXPECTED)
-            .and_then(|node| Source::read(&node, folder));
-        let signature_keys =
-            read_signature_keys(&mut fields, source.as_ref(), folder, live.signature_keys);
+        let given = match &live.source {
+            Some(_) => fields.optional("source"),
+            None => fields.required("source", SOURCE_EXPECTED),
+        };
+        let source = match given {
+            Some(node) => Source::read(&node, folder),
+            None => live.source.clone(),
+        };
+        let signatures =
+            Signatures::read_entry(&mut fields, source.as_ref(), folder, live.signatures);
         let settings = read_settings(&mut fields, problems);
         let limits = Limits::read(fields.section("limits"), live.limits, max_concurrent_calls);
         let says = fields.has("capabilities");
@@ -68,7 +99,7 @@ impl Shadow {
         fields.finish();
         Some(Self {
             source: source?,
-            signature_keys,
+            signatures,
             settings,
             limits,
             capabilities,
@@ -81,7 +112,7 @@ impl Shadow {
         PluginConfig {
             name: plugin.name.of_shadow(),
             source: self.source,
-            signature_keys: self.signature_keys,
+            signatures: self.signatures,
             settings: self.settings.unwrap_or_else(|| plugin.settings.clone()),
             limits: self.limits,
             lookups: if self.capabilities.contains(&Capability::Cluster) {
@@ -95,6 +126,7 @@ impl Shadow {
             reinvocation_policy: ReinvocationPolicy::default(),
             conflicts: Conflicts::default(),
             exceptions: Vec::new(),
+            rollout: None,
             ..plugin.clone()
         }
     }

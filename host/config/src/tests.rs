@@ -88,7 +88,7 @@ configuration: 40 problems
   plugins[0].failure_policy: unknown key, did you mean failurePolicy?
   plugins[1].source: got "./labels.wasm", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
   plugins[1].match.rules: missing, expected at least one rule, such as {operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}; without `match` the plugin's own rules apply
-  plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities, lookups, allowRemovals or shadow
+  plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities, lookups, allowRemovals, allowNamespaceExceptions, shadow or rollout
   plugins[2].name: got "labels", which is already the name of plugins[1]
   plugins[2].match.rules[0].operations[1]: got "MODIFY", expected CREATE, UPDATE, DELETE, CONNECT or "*"
   plugins[2].match.rules[0].operations[2]: got "create", expected CREATE, UPDATE, DELETE, CONNECT or "*"; did you mean CREATE?
@@ -242,7 +242,7 @@ plugins:
 ",
     );
     let keys = |index: usize| {
-        let keys = config.plugins[index].signature_keys.iter();
+        let keys = config.plugins[index].signatures.files();
         keys.map(|path| path.display().to_string())
             .collect::<Vec<_>>()
     };
@@ -257,7 +257,7 @@ fn escapes_hostile_text_in_problems() {
     assert_snapshot!(error(&text), @r#"
 configuration: 2 problems
   listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
-  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, probes, tls, authentication, requests, engine, registries, startupGrace, startupPeers, record, cluster, limits, conflicts, signatures, log, allowEmpty or plugins
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, probes, tls, authentication, requests, engine, registries, startupGrace, startupPeers, record, telemetry, cluster, scan, limits, conflicts, signatures, log, tenancy, allowEmpty or plugins
 "#);
 }
 
@@ -644,7 +644,7 @@ plugins:
     assert!(shadow.exceptions.is_empty());
 
     let (plugin, shadow) = (&config.plugins[1], &config.shadows[1]);
-    assert_eq!(shadow.signature_keys, plugin.signature_keys);
+    assert_eq!(shadow.signatures, plugin.signatures);
     assert_eq!(shadow.settings, serde_json::json!({"two": 2}));
     assert_eq!(shadow.limits.fuel, 9_000_000);
     assert!(shadow.capabilities.is_empty());

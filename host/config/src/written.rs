@@ -86,6 +86,17 @@ impl Written {
     }
 }
 
+impl Written {
+    /// Returns the same part without a key.
+    pub(super) fn without(&self, key: &str) -> Self {
+        let mut written = Value::clone(&self.0);
+        if let Some(keys) = written.as_object_mut() {
+            keys.remove(key);
+        }
+        Self(Arc::new(written))
+    }
+}
+
 /// Merges `own` over `defaults`, key by key.
 fn over(defaults: &Value, own: Option<&Value>) -> Value {
     let mut all: Map<String, Value> = defaults.as_object().cloned().unwrap_or_default();
@@ -114,10 +125,12 @@ impl fmt::Debug for Written {
 // === impl Config ===
 
 impl Config {
-    /// Returns a document that reads as this configuration, with these entries instead of the file's.
+    /// Returns a document that reads as this configuration, with these entries instead of the file's. Plugins of
+    /// namespaces are left out.
     pub fn document<'c>(&self, entries: impl Iterator<Item = &'c PluginConfig>) -> Value {
         let entries: Vec<Value> = entries
-            .filter(|entry| !entry.is_shadow())
+            // A file cannot have an entry that is confined to a namespace.
+            .filter(|entry| !entry.is_shadow() && entry.name.namespace().is_none())
             .map(|entry| Value::clone(&entry.written.0))
             .collect();
         let mut document = Value::clone(&self.written.0);

@@ -18,6 +18,7 @@ use super::guest::{ConfiguredBy, Guest};
 use super::meter::{Meter, Metered};
 use super::secrecy::Secrecy;
 use super::state::{CallState, Subject};
+use super::tenants::Admitted;
 use tollgate_admission::Phase;
 
 use super::{Engine, FUEL_BETWEEN_YIELDS};
@@ -73,6 +74,27 @@ struct Permits {
     _engine: OwnedSemaphorePermit,
 }
 
+// === impl CallReport ===
+
+impl CallReport {
+    /// The report of a call that did not begin.
+    fn nothing(error: CallError, secrecy: Secrecy, began: Instant, log_lines: u32) -> Self {
+        Self {
+            result: Err(error),
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+            secrecy,
+            grounds: Grounds::default(),
+            fuel: 0,
+            cpu: Duration::ZERO,
+            wall: began.elapsed(),
+            memory_bytes: 0,
+            awaits_namespace: false,
+            log_lines,
+        }
+    }
+}
+
 // === impl Guest ===
 
 impl Guest {
@@ -93,12 +115,23 @@ impl Guest {
         deadline: Instant,
     ) -> CallReport {
         let deadline = deadline.min(engine.longest(&self.limits));
+        let mut tenant = None;
+        if self.tenant.is_some() {
+            // Boxed, because calls of the cluster's plugins shall not be larger for it.
+            match Box::pin(self.admit(engine, &subject, deadline)).await {
+                Ok(admitted) => tenant = admitted,
+                Err(report) => return *report,
+            }
+        }
         let mut first: Option<CallReport> = None;
         loop {
             let lines_before = first.as_ref().map_or(0, |first| first.log_lines);
             let mut report = self
                 .attempt(engine, phase, subject.clone(), deadline, lines_before)
                 .await;
+            if let Some(tenant) = &mut tenant {
+                tenant.charge(report.fuel, report.cpu);
+            }
             if let Some(first) = &first {
                 report.cpu += first.cpu;
                 report.wall += first.wall;
@@ -122,6 +155,28 @@ impl Guest {
         }
     }
 
+    /// Waits until the namespace of the plugin has budget left. Returns nothing if nothing limits it.
+    async fn admit(
+        &self,
+        engine: &Engine,
+        subject: &Subject,
+        deadline: Instant,
+    ) -> Result<Option<Admitted>, Box<CallReport>> {
+        let (Some(namespace), Some(tenants)) = (&self.tenant, &engine.tenants) else {
+            return Ok(None);
+        };
+        let began = Instant::now();
+        let longest = self.limits.cpu_time;
+        let admitted = tenants.admit(namespace, longest, deadline).await;
+        admitted.map(Some).map_err(|exhausted| {
+            let fault = Fault::TenantBudget {
+                what: exhausted.to_string(),
+            };
+            let secrecy = Secrecy::of(subject.request.is_secret());
+            Box::new(CallReport::nothing(fault.into(), secrecy, began, 0))
+        })
+    }
+
     /// Calls the plugin once. `lines_before` is the number of log lines that an earlier attempt has written.
     #[inline]
     async fn attempt(
@@ -134,19 +189,7 @@ impl Guest {
     ) -> CallReport {
         let began = Instant::now();
         let secrecy = Secrecy::of(subject.request.is_secret());
-        let nothing = |error: CallError| CallReport {
-            result: Err(error),
-            warnings: Vec::new(),
-            annotations: Vec::new(),
-            secrecy,
-            grounds: Grounds::default(),
-            fuel: 0,
-            cpu: Duration::ZERO,
-            wall: began.elapsed(),
-            memory_bytes: 0,
-            awaits_namespace: false,
-            log_lines: lines_before,
-        };
+        let nothing = |error: CallError| CallReport::nothing(error, secrecy, began, lines_before);
         let allowed = deadline.saturating_duration_since(began);
         if allowed.is_zero() {
             return nothing(CallError::Fault(Fault::Deadline {
@@ -384,6 +427,7 @@ impl Guest {
         let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
         state.clock = engine.clock;
         state.namespaces = engine.namespaces.clone();
+        state.reads = engine.reads.clone();
         state.lookups = self.lookups.of(&engine.tables);
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| state);
@@ -474,7 +518,10 @@ fn is_the_hosts(error: &wasmtime::Error) -> bool {
         || is_for_want_of_memory(error)
 }
 
-async fn acquire(semaphore: &Arc<Semaphore>, deadline: Instant) -> Option<OwnedSemaphorePermit> {
+pub(super) async fn acquire(
+    semaphore: &Arc<Semaphore>,
+    deadline: Instant,
+) -> Option<OwnedSemaphorePermit> {
     match semaphore.clone().try_acquire_owned() {
         Ok(permit) => Some(permit),
         Err(TryAcquireError::Closed) => None,

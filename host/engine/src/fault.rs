@@ -94,6 +94,11 @@ pub enum Fault {
         /// The namespace, and the reason.
         what: String,
     },
+    /// The call could not begin, because the plugin's namespace, or all namespaces together, have used up their budget.
+    TenantBudget {
+        /// The budget.
+        what: String,
+    },
     /// The plugin changed a value that an earlier plugin wrote, which its configuration forbids.
     Conflict {
         /// The place, and the plugin that wrote the value.
@@ -181,7 +186,7 @@ pub enum Stop {
 
 impl Fault {
     /// Names of all fault kinds.
-    pub const KINDS: [&str; 16] = [
+    pub const KINDS: [&str; 17] = [
         "out-of-fuel",
         "cpu-deadline",
         "deadline",
@@ -195,6 +200,7 @@ impl Fault {
         "unreadable",
         "match-condition",
         "namespace-unavailable",
+        "tenant-budget",
         "conflict",
         "not-converging",
         "engine-error",
@@ -217,6 +223,7 @@ impl Fault {
             Self::Unreadable { .. } => "unreadable",
             Self::MatchCondition { .. } => "match-condition",
             Self::NamespaceUnavailable { .. } => "namespace-unavailable",
+            Self::TenantBudget { .. } => "tenant-budget",
             Self::Conflict { .. } => "conflict",
             Self::NotConverging { .. } => "not-converging",
             Self::EngineError { .. } => "engine-error",
@@ -444,6 +451,7 @@ impl fmt::Display for Fault {
             Self::Unreadable { what } => write!(f, "unreadable review: {what}"),
             Self::MatchCondition { what } => f.write_str(what),
             Self::NamespaceUnavailable { what } => write!(f, "namespace unavailable: {what}"),
+            Self::TenantBudget { what } => write!(f, "tenant budget: {what}"),
             Self::Conflict { what } => write!(f, "conflict: {what}"),
             Self::NotConverging { what } => write!(f, "not converging: {what}"),
             Self::EngineError { what } => write!(f, "engine error: {what}"),

@@ -28,6 +28,8 @@ pub struct Guest {
     pub(super) slots: Arc<Semaphore>,
     pub(super) imports_wasi: bool,
     pub(super) lookups: Bound,
+    /// The namespace that the plugin is confined to, whose budget pays for its calls.
+    pub(super) tenant: Option<Arc<str>>,
 }
 
 /// How a fresh instance gets its settings.
@@ -274,6 +276,7 @@ impl Guest {
             .imports(engine.wasmtime())
             .any(|(name, _)| name.starts_with("wasi:"));
         let slots = Arc::new(Semaphore::new(limits.concurrency as usize));
+        let tenant = name.namespace().map(Arc::from);
         Ok(Self {
             name,
             instance,
@@ -285,6 +288,7 @@ impl Guest {
             slots,
             imports_wasi,
             lookups: Bound::new(Lookups::new(), no_tables()),
+            tenant,
         })
     }
 
@@ -294,6 +298,27 @@ impl Guest {
         Self {
             lookups: Bound::new(lookups.clone(), engine.tables.clone()),
             ..self
+        }
+    }
+
+    /// Returns the same plugin with other limits, and with places for its calls that it shares with nobody. The code and
+    /// the lookups are shared.
+    ///
+    /// The engine's pool is laid out for the limits that the plugin was linked with, so only limits of time may be larger.
+    #[must_use]
+    pub fn apart(&self, limits: Limits) -> Self {
+        Self {
+            name: self.name.clone(),
+            instance: self.instance.clone(),
+            lifecycle: self.lifecycle.clone(),
+            mutating: self.mutating.clone(),
+            validating: self.validating.clone(),
+            configured: self.configured.clone(),
+            slots: Arc::new(Semaphore::new(limits.concurrency as usize)),
+            limits: Arc::new(limits),
+            imports_wasi: self.imports_wasi,
+            lookups: self.lookups.clone(),
+            tenant: self.tenant.clone(),
         }
     }
 

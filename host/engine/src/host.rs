@@ -170,6 +170,7 @@ fn keys(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Vec
 fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec<Node>> {
     charge(&mut host, pattern.len(), 1)?;
     let tokens = Pattern::parse(pattern).map_err(|error| malformed(&error))?;
+    host.data_mut().records(part, pattern, true);
     let Some(document) = document(&mut host, part)? else {
         return Ok(Vec::new());
     };
@@ -374,15 +375,19 @@ fn find_in(
         Some(document) => {
             let found = document.at(at).map_err(|error| malformed(&error))?.cloned();
             let state = host.data_mut();
+            state.records(part, at, false);
             state.takes_note(part, at, depth);
             if found.is_some() && matches!(part, Part::Object | Part::OldObject) {
                 state.secrecy.finds(at);
             }
             Ok(found)
         }
-        None => tollgate_json::document::Pointer::check(at)
-            .map(|()| None)
-            .map_err(|error| malformed(&error)),
+        None => {
+            let check = tollgate_json::document::Pointer::check(at);
+            check.map_err(|error| malformed(&error))?;
+            host.data_mut().records(part, at, false);
+            Ok(None)
+        }
     }
 }
 

@@ -23,9 +23,11 @@ mod lookups;
 mod meter;
 mod namespaces;
 mod offload;
+mod reads;
 mod secrecy;
 mod state;
 mod store;
+mod tenants;
 mod ticker;
 mod wasi;
 
@@ -38,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tollgate_admission::namespaces::Namespaces;
-use tollgate_config::{Capability, Limits};
+use tollgate_config::{Capability, Limits, TenantBudget};
 use tollgate_json::document::{Account, Room};
 use tollgate_lookups::Tables;
 use wasmtime::component::{Component, Linker};
@@ -55,11 +57,13 @@ pub use grounds::Grounds;
 pub use guest::{ConfiguredBy, Guest, GuestError, Interfaces};
 pub use meter::Spent;
 pub use offload::Offload;
+pub use reads::{Read, ReadDocument, Reads};
 pub use secrecy::{Secrecy, WITHHELD, goes_by_content, is_content};
 pub use state::{CallState, Subject};
 pub use store::{Code, Key, Store, Writing};
 
 use exhaustion::Exhaustion;
+use tenants::Tenants;
 
 /// Interval of the epoch. At every tick, the host checks each running call, and the call yields.
 pub const TICK: Duration = Duration::from_millis(1);
@@ -88,6 +92,8 @@ const PER_COMPONENT: u32 = 64;
 const SPARE_INSTANCES: u32 = 16;
 /// Number of shadow calls that may run at once. Shadows have places of their own, so serving calls never wait for one.
 pub const SHADOW_CALLS: u32 = 2;
+/// Number of calls of the background scan that may run at once. They have a place of their own, too.
+const SCAN_CALLS: u32 = 1;
 /// Pause of a shadow call at every tick. With this pause, two shadow calls use a quarter of a processor.
 const SHADOW_REST: Duration = Duration::from_millis(7);
 /// Multiple of `limits.timeout` that a shadow call may take. Shadows run only when nobody else needs a processor.
@@ -155,6 +161,7 @@ pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
     shadow_slots: Arc<Semaphore>,
+    scan_slots: Arc<Semaphore>,
     /// Memory for the linear memories of all calls; `None` without a limit.
     memory: Option<Arc<Room>>,
     /// Multiple of `limits.timeout` that a call may take by the wall clock.
@@ -169,7 +176,11 @@ pub struct Engine {
     namespaces: Arc<dyn Namespaces>,
     /// Where the objects of lookups come from.
     tables: Arc<dyn Tables>,
+    /// The budget of plugins of namespaces; `None` if nothing limits them beyond their own limits.
+    tenants: Option<Arc<Tenants>>,
     exhaustion: Exhaustion,
+    /// Where the reads of calls are recorded. The server records none.
+    reads: Option<Arc<Reads>>,
     /// Where the host does its own costly work for reviews.
     offload: Offload,
 }
@@ -212,7 +223,7 @@ impl Engine {
     /// When the pool cannot be reserved.
     pub fn new(settings: &EngineSettings) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
-        let instances = calls + SPARE_INSTANCES.min(calls) + SHADOW_CALLS;
+        let instances = calls + SPARE_INSTANCES.min(calls) + SHADOW_CALLS + SCAN_CALLS;
         let least = instances.saturating_mul(settings.largest.memories);
         let with = |memories: u32| {
             let config = Self::config(settings, instances, memories)?;
@@ -235,6 +246,7 @@ impl Engine {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
             shadow_slots: Arc::new(Semaphore::new(SHADOW_CALLS as usize)),
+            scan_slots: Arc::new(Semaphore::new(SCAN_CALLS as usize)),
             memory: None,
             patience: 1,
             rest: Duration::ZERO,
@@ -244,7 +256,9 @@ impl Engine {
             clock: Clock::default(),
             namespaces: namespaces::no_namespaces(),
             tables: lookups::no_tables(),
+            tenants: None,
             exhaustion: Exhaustion::default(),
+            reads: None,
             offload: Offload::beside_the_servers(),
         })
     }
@@ -335,6 +349,24 @@ impl Engine {
         Self { tables, ..self }
     }
 
+    /// Returns the same engine with a record of what its calls read.
+    #[must_use]
+    pub fn with_reads(self, reads: Arc<Reads>) -> Self {
+        Self {
+            reads: Some(reads),
+            ..self
+        }
+    }
+
+    /// Returns the same engine with a budget for the calls of namespaces' plugins.
+    #[must_use]
+    pub fn with_tenants(self, budget: TenantBudget) -> Self {
+        Self {
+            tenants: Some(Arc::new(Tenants::new(budget))),
+            ..self
+        }
+    }
+
     /// Returns the same engine with a limit in bytes on the linear memory of all its calls together.
     #[must_use]
     pub fn with_max_memory(self, bytes: u64, gauge: Gauge) -> Self {
@@ -361,6 +393,14 @@ impl Engine {
             patience: SHADOW_PATIENCE,
             rest: SHADOW_REST,
             ..self.clone()
+        }
+    }
+
+    /// Returns the same engine for the calls of a background scan: one at a time, at the priority of shadow calls.
+    pub fn for_scans(&self) -> Self {
+        Self {
+            slots: self.scan_slots.clone(),
+            ..self.for_shadows()
         }
     }
 

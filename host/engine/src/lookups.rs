@@ -26,7 +26,7 @@ static NO_TABLES: LazyLock<Arc<NoTables>> =
     LazyLock::new(|| Arc::new(NoTables::because(NOT_CONFIGURED)));
 
 /// The lookups of a plugin, bound to the source that the plugin was loaded with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Bound {
     lookups: Lookups,
     source: Arc<dyn Tables>,

@@ -14,6 +14,7 @@ use super::bindings::review::Part;
 use super::fault::Stop;
 use super::grounds::{Depth, Grounds};
 use super::namespaces::no_namespaces;
+use super::reads::Reads;
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
 
@@ -41,6 +42,8 @@ pub struct CallState {
     pub(super) lines_before: u32,
     pub(super) secrecy: Secrecy,
     pub(super) grounds: Grounds,
+    /// Where reads are recorded, if they are.
+    pub(super) reads: Option<Arc<Reads>>,
     /// Whether the request is an UPDATE. Grounds are needed only for denials of an UPDATE.
     pub(super) is_update: bool,
     /// The last memory growth that was refused. The heap for references does not keep the reason why it could not grow.
@@ -73,6 +76,7 @@ impl CallState {
             lines_before: 0,
             secrecy,
             grounds: Grounds::default(),
+            reads: None,
             is_update,
             refused: None,
             output_bytes: 0,
@@ -90,6 +94,13 @@ impl CallState {
     pub(super) fn takes_note(&mut self, part: Part, at: &str, depth: Depth) {
         if self.is_update {
             self.grounds.reads(part, at, depth);
+        }
+    }
+
+    /// Records a place that the plugin asks for, if reads are recorded. `at` is well-formed.
+    pub(super) fn records(&self, part: Part, at: &str, is_pattern: bool) {
+        if let Some(reads) = &self.reads {
+            reads.add(&self.plugin, part, at, is_pattern);
         }
     }
 

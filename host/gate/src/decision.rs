@@ -4,7 +4,9 @@
 //! A record holds names, pointers, numbers and hashes, but no part of an object and no text from a plugin. So Tollgate
 //! may keep it, and may show it to people who must not read the object.
 
+mod costs;
 mod ring;
+mod search;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +22,9 @@ use tollgate_admission::text::{Limit, one_line};
 use tollgate_config::FailurePolicy;
 use tollgate_config::Mode;
 
+pub use costs::costs;
 pub use ring::Ring;
+pub use search::search;
 
 use crate::pipeline::outcome::{Ended, Outcome, Report};
 use crate::pipeline::passed_over::PassedOver;
@@ -103,6 +107,9 @@ pub struct Called {
     pub mode: Cow<'static, str>,
     /// The failure policy, which decides how the plugin's faults count.
     pub failure_policy: Cow<'static, str>,
+    /// Which version of the plugin was called, and why, if a version is rolled out.
+    #[serde(default, with = "optional", skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Arc<str>>,
     /// Index of the first rule of the plugin that matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<usize>,
@@ -287,7 +294,7 @@ impl Decision {
     }
 
     /// The memory that the record takes, in bytes. This is an estimate.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let names = [
             &self.uid,
             &self.kind,
@@ -335,6 +342,7 @@ impl Called {
             digest: report.digest.clone(),
             mode: Cow::Borrowed(report.mode.as_str()),
             failure_policy: Cow::Borrowed(report.failure_policy.as_str()),
+            rollout: report.rollout.clone(),
             rule,
             ended: Cow::Borrowed(report.ended.as_str()),
             excepted,
@@ -393,6 +401,7 @@ impl Called {
                 .map(|denial| size_of::<Denial>() + places(&denial.fields))
                 .sum::<usize>()
             + self.excepted.as_ref().map_or(0, String::len)
+            + self.rollout.as_ref().map_or(0, |text| text.len())
             + self.fault.as_ref().map_or(0, |_| size_of::<Fault>())
             + fault.map_or(0, String::len)
             + self
@@ -479,6 +488,27 @@ mod shared {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
         String::deserialize(from).map(Arc::from)
+    }
+}
+
+/// Serializes an optional string that may share its memory with other values.
+mod optional {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        text: &Option<Arc<str>>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        text.as_deref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Arc<str>>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        Ok(text.map(Arc::from))
     }
 }
 

@@ -18,15 +18,19 @@
 //! - [`plugin`] turns a file into a guest.
 //! - [`live`] brings changes of the configuration and the plugins into service.
 //! - [`decision`] records what is reported about a review afterwards.
+//! - [`export`] hands reviews to the exporters of traces and decisions.
 //! - [`recording`] hands reviews to the recorder.
 //! - [`shadow`] compares a plugin with its shadow version.
+//! - [`idle`] is for threads that must not hold up reviews.
 //!
 //! The other stages are crates of their own: `tollgate_server`, `tollgate_admission`, `tollgate_config`,
 //! `tollgate_engine` and `tollgate_json`.
 
 pub mod decision;
+pub mod export;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod idle;
 pub mod live;
 pub mod pipeline;
 pub mod plugin;

@@ -21,15 +21,20 @@ mod load;
 mod note;
 mod reclaim;
 mod reconcile;
+mod rollout;
 mod serving;
 mod status;
 mod task;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot};
-use tollgate_admission::{Body, Call, Gate, Instance, Readiness, Reloaded, Reply};
+use tollgate_admission::search::Search;
+use tollgate_admission::{
+    Body, Call, Gate, Instance, Readiness, Reloaded, Reply, RolloutAnswer, RolloutChange,
+};
 use tollgate_config::Startup;
 
 pub use desired::Additions;
@@ -39,6 +44,7 @@ pub use task::{Begin, Reconciler};
 use crate::pipeline::Pipeline;
 use crate::plugin::PluginSet;
 use grace::Grace;
+use rollout::{Page, RolloutRequest};
 use status::Status;
 
 /// The channel to a caller who asked for a reload and waits for the result.
@@ -51,11 +57,18 @@ pub struct Live {
     pipeline: OnceLock<Arc<Pipeline>>,
     status: Arc<Status>,
     reload_sender: mpsc::Sender<ReloadRequest>,
+    rollouts: Page,
+    rollout_sender: mpsc::Sender<RolloutRequest>,
     grace: Arc<Grace>,
     reclaim: Arc<Reclaim>,
     /// The reason why this replica must not be ready yet, beside missing plugins.
     waits: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
+    /// What the replicas of the cluster say about each plugin.
+    replicas: Option<Box<Replicas>>,
 }
+
+/// Returns what each replica says about each plugin, by the plugin's name.
+type Replicas = dyn Fn() -> BTreeMap<String, Vec<serde_json::Value>> + Send + Sync;
 
 // === impl Live ===
 
@@ -68,9 +81,12 @@ impl Live {
             pipeline: OnceLock::new(),
             status: reconciler.status(),
             reload_sender: reconciler.reload_sender(),
+            rollouts: reconciler.rollout_page(),
+            rollout_sender: reconciler.rollout_sender(),
             grace: Arc::new(Grace::new(startup, instance)),
             reclaim: reconciler.reclaim(),
             waits: None,
+            replicas: None,
         }
     }
 
@@ -79,6 +95,18 @@ impl Live {
     pub fn waiting_for(self, waits: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         Self {
             waits: Some(Box::new(waits)),
+            ..self
+        }
+    }
+
+    /// Adds what the replicas of the cluster say about each plugin to `/plugins`.
+    #[must_use]
+    pub fn with_replicas(
+        self,
+        replicas: impl Fn() -> BTreeMap<String, Vec<serde_json::Value>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            replicas: Some(Box::new(replicas)),
             ..self
         }
     }
@@ -114,6 +142,9 @@ impl Gate for Live {
             None => PluginSet::default().status(),
         };
         self.status.add_to_page(&mut plugins);
+        if let Some(replicas) = &self.replicas {
+            status::add_replicas(&mut plugins, replicas());
+        }
         if self.pipeline.get().is_none() {
             // The first plugins are published a moment before the gate opens.
             plugins["state"] = "starting".into();
@@ -132,6 +163,20 @@ impl Gate for Live {
         match self.pipeline.get() {
             Some(pipeline) => pipeline.decisions(uid),
             None => serde_json::json!({ "decisions": [] }),
+        }
+    }
+
+    fn search(&self, search: &Search) -> serde_json::Value {
+        match self.pipeline.get() {
+            Some(pipeline) => pipeline.search(search),
+            None => crate::decision::search(&[], search, |_| serde_json::Value::Null),
+        }
+    }
+
+    fn costs(&self) -> serde_json::Value {
+        match self.pipeline.get() {
+            Some(pipeline) => pipeline.costs(),
+            None => crate::decision::costs(&[]),
         }
     }
 
@@ -156,6 +201,24 @@ impl Gate for Live {
             readiness.detail.push(waiting);
         }
         readiness
+    }
+
+    fn rollouts(&self) -> serde_json::Value {
+        self.rollouts.content()
+    }
+
+    async fn change_rollout(&self, plugin: &str, change: RolloutChange) -> RolloutAnswer {
+        let (answer, answered) = oneshot::channel();
+        let request = RolloutRequest {
+            plugin: plugin.to_owned(),
+            change,
+            answer,
+        };
+        if self.rollout_sender.send(request).await.is_err() {
+            return RolloutAnswer::Refused("the server is stopping".to_owned());
+        }
+        let stopping = || RolloutAnswer::Refused("the server is stopping".to_owned());
+        answered.await.unwrap_or_else(|_| stopping())
     }
 
     async fn reload(&self) -> Option<Reloaded> {

@@ -9,6 +9,7 @@
 
 pub(crate) mod audit;
 mod blocking;
+mod canary;
 mod compare;
 mod gate;
 mod identity;
@@ -19,6 +20,7 @@ pub mod outcome;
 pub mod passed_over;
 mod record;
 pub mod respond;
+mod rollout;
 mod turn;
 mod unserved;
 mod validate;

@@ -18,12 +18,14 @@ mod load;
 mod lookups;
 pub mod prepare;
 mod protocol;
+mod rollout;
 mod set;
 mod shadow;
 mod worker;
 
 pub use load::{LoadError, Loader};
 pub use protocol::{Manifest, Stage};
+pub(crate) use rollout::{Answering, FollowUp, InRollout, Outcome, Rollout, Tally, Versions};
 pub(crate) use set::PluginCode;
 pub(crate) use set::RequestFilter;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};

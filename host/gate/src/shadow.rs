@@ -21,6 +21,7 @@ use tollgate_json::patch::diff;
 pub use counts::{Call, Compared, Counts};
 
 use crate::pipeline::outcome::Ended;
+use crate::plugin::Outcome;
 
 /// The result of one call of a plugin or its shadow, reduced to the parts that are compared.
 #[derive(Clone, Debug)]
@@ -90,6 +91,15 @@ impl Verdict {
     /// Whether the call ran out of time.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.end == End::Fails(DEADLINE)
+    }
+
+    /// How the call ended, as far as a rollout looks at it.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self.end {
+            End::Passes => Outcome::Passes,
+            End::Denies(_) => Outcome::Denies,
+            End::Fails(_) => Outcome::Faults,
+        }
     }
 
     /// The kind of the fault, if the call ended in one.

@@ -4,7 +4,8 @@
 //! objects (kubectl, files) ─▶ probe: requests without which nothing starts again
 //!                          ─▶ catcher: which webhook or policy gets which of them   ─▶ findings, each with its fix
 //!                          ─▶ service, certificate: can kube-apiserver call Tollgate
-//!                          ─▶ exception: which exceptions have expired
+//!                          ─▶ exception: which exceptions have expired, or are not needed
+//!                          ─▶ effective: which plugins are not called, by their status
 //! configuration            ─▶ drift: is the registration what is configured
 //! ```
 //!
@@ -13,6 +14,7 @@
 mod catcher;
 mod certificate;
 mod deadlock;
+mod effective;
 mod exception;
 mod probe;
 mod service;
@@ -29,7 +31,7 @@ use crate::DOMAIN;
 use crate::drift::{Drift, Effect, KINDS};
 use crate::live::{Objects, list, name_of};
 
-pub use exception::expired;
+pub use exception::{expired, not_needed};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -89,6 +91,7 @@ pub fn examine(
     deadlock::examine(objects, installation, &mut findings);
     service::examine(objects, installation, &mut findings);
     exception::examine(objects, installation, now, &mut findings);
+    effective::examine(objects, &mut findings);
     for registered in webhooks(objects).filter(|webhook| webhook.is_of(installation)) {
         certificate::examine(registered, objects, installation, now, &mut findings);
         settings(registered, &mut findings);

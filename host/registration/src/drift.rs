@@ -88,6 +88,13 @@ pub fn compare(
     drifts
 }
 
+/// Describes the requests that the configured rules match and the registered ones do not. Both are lists of Kubernetes'
+/// RuleWithOperations.
+#[must_use]
+pub fn lacking(configured: &Value, registered: &Value) -> Vec<String> {
+    rules::differences(configured, registered).1
+}
+
 /// Returns whether all webhooks of a configuration call the address, and the configuration has Tollgate's label.
 fn is_of(object: &Value, address: &Address) -> bool {
     let calls = |webhook: &Value| {

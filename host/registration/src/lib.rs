@@ -107,6 +107,21 @@ fn serving<'a>(endpoint: Endpoint, plugins: &[Participant<'a>]) -> Vec<Participa
         .collect()
 }
 
+/// The name of a plugin in the name of its webhook. A plugin of a namespace has one part more than any other.
+fn dotted(plugin: &str) -> String {
+    match plugin.split_once('/') {
+        Some((namespace, name)) => format!("{name}.{namespace}"),
+        None => plugin.to_owned(),
+    }
+}
+
+/// The plugins of an endpoint that are not confined to a namespace.
+fn of_cluster<'a>(endpoint: Endpoint, plugins: &[Participant<'a>]) -> Vec<Participant<'a>> {
+    let mut plugins = serving(endpoint, plugins);
+    plugins.retain(|plugin| plugin.namespace().is_none());
+    plugins
+}
+
 /// Returns whether kube-apiserver must deny requests while the host does not answer.
 fn must_answer(plugins: &[Participant<'_>]) -> bool {
     plugins
@@ -117,6 +132,13 @@ fn must_answer(plugins: &[Participant<'_>]) -> bool {
 // === impl Participant ===
 
 impl Participant<'_> {
+    /// The namespace that the plugin is confined to. Such a plugin has the name of the namespace and a slash before its
+    /// own.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.name.split_once('/').map(|(namespace, _)| namespace)
+    }
+
     fn serves(&self, endpoint: Endpoint) -> bool {
         match endpoint {
             Endpoint::Mutate => self.mutates,
@@ -131,6 +153,9 @@ impl Registration {
     /// Returns the webhooks of an endpoint, in the order in which kube-apiserver calls them. None if no plugin serves
     /// the endpoint.
     ///
+    /// Each plugin of a namespace has its own webhook, for its namespace only. So it neither widens the rules of others,
+    /// nor delays requests in other namespaces.
+    ///
     /// # Errors
     ///
     /// When plugins may take longer than kube-apiserver waits.
@@ -143,14 +168,20 @@ impl Registration {
         if plugins.is_empty() {
             return Ok(None);
         }
-        let webhooks = if self.separates(endpoint, &plugins) {
-            let one = |plugin: &Participant<'_>| {
-                self.webhook(endpoint, Some(plugin.name), std::slice::from_ref(plugin))
-            };
-            plugins.iter().map(one).collect::<Result<_, _>>()?
-        } else {
-            vec![self.webhook(endpoint, None, &plugins)?]
+        let one = |plugin: &Participant<'_>| {
+            self.webhook(endpoint, Some(plugin.name), std::slice::from_ref(plugin))
         };
+        let (tenants, plugins): (Vec<_>, Vec<_>) = plugins
+            .into_iter()
+            .partition(|plugin| plugin.namespace().is_some());
+        // kube-apiserver calls mutating webhooks in this order. So the plugins of the cluster have the last word.
+        let mut webhooks = tenants.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        if self.separates(endpoint, &plugins) {
+            let own = plugins.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+            webhooks.extend(own);
+        } else if !plugins.is_empty() {
+            webhooks.push(self.webhook(endpoint, None, &plugins)?);
+        }
         let metadata = Metadata::new(&self.name);
         Ok(Some(Webhooks::new(endpoint, metadata, webhooks)))
     }
@@ -161,14 +192,14 @@ impl Registration {
         if self.per_plugin {
             return None;
         }
-        hidden::find(endpoint, &serving(endpoint, plugins))
+        hidden::find(endpoint, &of_cluster(endpoint, plugins))
     }
 
     /// Returns the webhooks of an endpoint that could keep new nodes from joining the cluster, because rules name
     /// resources that nodes need. Without such a name, the webhooks exclude these resources.
     #[must_use]
     pub fn lockouts(&self, endpoint: Endpoint, plugins: &[Participant<'_>]) -> Vec<Lockout> {
-        let plugins = serving(endpoint, plugins);
+        let plugins = of_cluster(endpoint, plugins);
         let of_one_webhook = if self.separates(endpoint, &plugins) {
             1
         } else {
@@ -199,9 +230,10 @@ impl Registration {
         plugins: &[Participant<'_>],
     ) -> Result<Webhook, TooSlow> {
         let rules = rules::union(plugins.iter().flat_map(|plugin| plugin.matching.rules()));
+        let tenant = plugins.iter().find_map(Participant::namespace);
         let (name, path) = match plugin {
             Some(plugin) => (
-                format!("{plugin}.{}.{DOMAIN}", endpoint.name()),
+                format!("{}.{}.{DOMAIN}", dotted(plugin), endpoint.name()),
                 format!("/{}/{plugin}", endpoint.name()),
             ),
             None => (
@@ -218,14 +250,24 @@ impl Registration {
             name,
             client_config: ClientConfig::new(&self.address, &path, self.ca_bundle.as_deref()),
             match_conditions: self.conditions(&rules, plugins),
-            namespace_selector: self
-                .namespaces(plugins)
-                .and(webhook::shared_namespace_selector(plugins)),
+            namespace_selector: match tenant {
+                Some(_) => self.namespaces(plugins),
+                None => self
+                    .namespaces(plugins)
+                    .and(webhook::shared_namespace_selector(plugins)),
+            },
             object_selector: match plugins {
-                [plugin] => LabelSelector::of_objects(&plugin.matching.object_selector),
+                [plugin] if tenant.is_none() => {
+                    LabelSelector::of_objects(&plugin.matching.object_selector)
+                }
                 _ => None,
             },
-            timeout_seconds: time::seconds(endpoint, plugins, self.margin, self.timeout_seconds)?,
+            timeout_seconds: match tenant {
+                Some(_) => {
+                    time::longest_seconds(endpoint, plugins, self.margin, self.timeout_seconds)
+                }
+                None => time::seconds(endpoint, plugins, self.margin, self.timeout_seconds)?,
+            },
             failure_policy: failure_policy.as_str(),
             match_policy: "Equivalent",
             side_effects: "None",
@@ -253,9 +295,14 @@ impl Registration {
         if self.is_static() {
             conditions.extend(exclude::admission(rules, plugins));
         }
+        // kube-apiserver refuses all webhooks for a text that it does not take. The author of a namespace's plugin must
+        // not be able to cause that. The host evaluates its selectors in any case.
         let [plugin] = plugins else {
             return conditions;
         };
+        if plugin.namespace().is_some() {
+            return conditions;
+        }
         let own = plugin.matching.conditions.iter();
         let own: Vec<_> = own
             .filter(|condition| {

@@ -7,6 +7,8 @@ use tollgate_config::{Config, PluginConfig};
 
 use super::*;
 
+mod tenants;
+
 fn config(plugins: &str) -> Config {
     match Config::parse(&format!("plugins:\n{plugins}"), Path::new("/etc/tollgate")) {
         Ok(config) => config,

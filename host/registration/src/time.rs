@@ -86,6 +86,18 @@ pub(super) fn seconds(
     })
 }
 
+/// Like [`seconds`], but returns the longest timeout that Kubernetes allows if that is not enough. The host ends a call
+/// that takes longer, and its `failurePolicy` decides.
+pub(super) fn longest_seconds(
+    endpoint: Endpoint,
+    plugins: &[Participant<'_>],
+    margin: Margin,
+    asked: Option<u32>,
+) -> u32 {
+    seconds(endpoint, plugins, margin, asked)
+        .unwrap_or_else(|_| asked.unwrap_or(*TIMEOUT_BOUNDS_SECONDS.end()))
+}
+
 /// Returns the longest time of all plugins together. Mutators run in sequence and validators in parallel. Plugins in
 /// mode audit run after the answer and do not count.
 fn chain(endpoint: Endpoint, plugins: &[Participant<'_>]) -> Duration {

@@ -155,6 +155,14 @@ impl Authentication {
         Self { reviewer, ..self }
     }
 
+    /// Whether a client must present anything.
+    pub(super) fn is_required(&self) -> bool {
+        self.client.is_some()
+            || self.bearer.is_some()
+            || self.basic.is_some()
+            || self.reviewer.is_some()
+    }
+
     /// The verifier for client certificates in the TLS handshake.
     pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
         let client = Arc::clone(self.client.as_ref()?);

@@ -72,6 +72,8 @@ pub(super) struct Shared<G> {
     pub(super) phase: watch::Sender<Phase>,
     /// The credentials that clients must present.
     pub(super) authentication: Arc<Authentication>,
+    /// Whether `traceparent` of a review counts: reviews are traced, and every caller is authenticated.
+    pub(super) believes_traces: bool,
     /// When the log last reported a client that rejected the certificate.
     refusal_reported: Mutex<Option<Instant>>,
     /// When the log last reported an unauthenticated client, by kind of failure.
@@ -268,6 +270,7 @@ impl<G> Shared<G> {
         gate: Arc<G>,
         requests: Requests,
         authentication: Arc<Authentication>,
+        traces: bool,
         metrics: Arc<Metrics>,
     ) -> Self {
         let budget = Budget::new(
@@ -281,6 +284,7 @@ impl<G> Shared<G> {
             requests,
             metrics,
             phase: watch::Sender::new(Phase::Serving),
+            believes_traces: traces && authentication.is_required(),
             authentication,
             refusal_reported: Mutex::new(None),
             failure_reported: Mutex::default(),

@@ -130,6 +130,10 @@ async fn handle<G: Gate>(
         plugin: route.plugin,
         received,
         deadline,
+        trace: shared
+            .believes_traces
+            .then(|| route::trace_parent(&parts.headers))
+            .flatten(),
         body,
     });
     // The gate enforces the deadline itself. This timeout is a safety net: when it fires, the client has given up.

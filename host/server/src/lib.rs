@@ -47,11 +47,12 @@ mod transport;
 
 pub use self::{
     accept::Drained,
+    admin::local::{LocalPage, LocalPageError, Source as PageSource},
     authentication::AuthenticationError,
     authority::{AuthorityError, bundle_path},
     inspect::{InspectError, Inspected, Usable, inspect},
     signals::{Signals, Stop},
-    tls::{CertificateError, Outdated},
+    tls::{CertificateError, Outdated, RegisteredAuthorities},
 };
 
 /// A server that has its sockets and certificate but does not serve yet.
@@ -98,6 +99,10 @@ pub struct Listen {
     pub authentication: Authentication,
     /// Who verifies tokens of the cluster on the admin listener. Needed for `admin.authentication.tokenReview`.
     pub token_reviewer: Option<Arc<dyn TokenReviewer>>,
+    /// Whether reviews are traced. Only callers that are authenticated on the HTTPS listener decide which ones.
+    pub traces: bool,
+    /// The CAs that are registered with kube-apiserver. A new certificate is served when they cover it.
+    pub registered_authorities: Option<RegisteredAuthorities>,
     /// The number that tells this server from the other replicas.
     pub instance: Instance,
 }
@@ -167,7 +172,8 @@ impl<G: Gate> Server<G> {
         let certificates = Certificates::load(&listen.tls, provider, verifier, &metrics)
             .await
             .map_err(BindError::Tls)?;
-        let certificates = Arc::new(certificates);
+        let certificates =
+            Arc::new(certificates.registered_with(listen.registered_authorities.clone()));
         let (listener, local_address) = bind("listen", listen.address).await?;
         let (admin_listener, admin_address) = bind("admin.listen", listen.admin.listen).await?;
         let (probes_listener, probes_address) =
@@ -176,6 +182,7 @@ impl<G: Gate> Server<G> {
             Arc::clone(&gate),
             requests,
             Arc::new(authentication),
+            listen.traces,
             metrics,
         ));
         let clients = match &admin_authentication {

@@ -26,6 +26,16 @@ impl Page {
         Self::new(status, TEXT, content)
     }
 
+    /// JSON that is written already.
+    pub(super) fn bytes(status: StatusCode, content: Bytes) -> Self {
+        Self::new(status, JSON, content)
+    }
+
+    /// A file that is part of the program.
+    pub(super) fn file(media_type: &'static str, content: &'static str) -> Self {
+        Self::new(StatusCode::OK, media_type, content)
+    }
+
     pub(super) fn metrics(content: Bytes) -> Self {
         Self::new(StatusCode::OK, metrics::CONTENT_TYPE, content)
     }

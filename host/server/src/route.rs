@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode, header, request::Parts};
 use tollgate_admission::Endpoint;
+use tollgate_admission::trace::TraceParent;
 use tollgate_config::deadline::MAX_TIMEOUT;
 use tollgate_config::parse_go_duration;
+
+/// The header of W3C Trace Context.
+const TRACE_PARENT: &str = "traceparent";
 
 /// A valid review call.
 #[derive(Debug, Eq, PartialEq)]
@@ -24,20 +28,28 @@ pub(super) struct Refusal {
 
 /// Returns the endpoint and the plugin that a path names.
 pub(super) fn place(path: &str) -> Option<(Endpoint, Option<&str>)> {
-    let mut segments = path.strip_prefix('/')?.split('/');
-    let endpoint = match segments.next()? {
+    let path = path.strip_prefix('/')?;
+    let (endpoint, plugin) = match path.split_once('/') {
+        None => (path, None),
+        Some((endpoint, plugin)) => (endpoint, Some(plugin)),
+    };
+    let endpoint = match endpoint {
         "mutate" => Endpoint::Mutate,
         "validate" => Endpoint::Validate,
         _ => return None,
     };
-    let plugin = segments.next();
-    let named_well = plugin.is_none_or(|name| {
+    let is_segment = |name: &str| {
         !name.is_empty()
             && name
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.')
+    };
+    // A plugin of a namespace has the name of the namespace before its own.
+    let named_well = plugin.is_none_or(|name| match name.split_once('/') {
+        None => is_segment(name),
+        Some((namespace, name)) => is_segment(namespace) && is_segment(name),
     });
-    (named_well && segments.next().is_none()).then_some((endpoint, plugin))
+    named_well.then_some((endpoint, plugin))
 }
 
 /// Resolves the request to a review call. A missing timeout becomes `default_timeout`. A timeout above [`MAX_TIMEOUT`]
@@ -46,7 +58,8 @@ pub(super) fn resolve(parts: &Parts, default_timeout: Duration) -> Result<Route,
     let Some((endpoint, plugin)) = place(parts.uri.path()) else {
         return Err(Refusal::new(
             StatusCode::NOT_FOUND,
-            "no such path: send reviews to /mutate, /validate, /mutate/<plugin> or /validate/<plugin>; /plugins, \
+            "no such path: send reviews to /mutate, /validate, /mutate/<plugin> or /validate/<plugin> (a plugin of a \
+             namespace is <namespace>/<plugin>); /plugins, \
              /shadows and /decisions are on the admin listener (admin.listen), and /livez, /readyz and /metrics \
              are on the probes listener (probes.listen)",
         ));
@@ -75,6 +88,16 @@ pub(super) fn resolve(parts: &Parts, default_timeout: Duration) -> Result<Route,
         plugin: plugin.map(str::to_owned),
         timeout: timeout.min(MAX_TIMEOUT),
     })
+}
+
+/// Returns the caller's place in its trace. A request with several of the headers has none, as the specification says.
+pub(super) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut values = headers.get_all(TRACE_PARENT).iter();
+    let value = values.next()?;
+    if values.next().is_some() {
+        return None;
+    }
+    TraceParent::parse(value.to_str().ok()?)
 }
 
 fn timeout_parameter(query: Option<&str>) -> Option<&str> {
@@ -154,6 +177,8 @@ mod tests {
         assert_eq!(route.endpoint, Endpoint::Validate);
         assert_eq!(route.plugin.as_deref(), Some("required-labels"));
         assert_eq!(route.timeout, Duration::from_secs(3));
+        let route = post("/mutate/team-a/guard").expect("a route");
+        assert_eq!(route.plugin.as_deref(), Some("team-a/guard"));
     }
 
     #[test]
@@ -169,7 +194,9 @@ mod tests {
         for path in [
             "/",
             "/mutate/",
-            "/mutate/a/b",
+            "/mutate/a/b/c",
+            "/mutate/a/",
+            "/mutate//b",
             "/mutate/a%2Fb",
             "/mutates",
             "/readyz",

@@ -31,8 +31,11 @@ use crate::authority::{Authority, AuthorityError};
 use crate::inspect::Usable;
 
 mod pair;
+mod trust;
 mod validity;
 
+pub use self::trust::RegisteredAuthorities;
+use self::trust::Trust;
 pub use self::validity::Outdated;
 pub(super) use self::validity::{Validity, moment};
 
@@ -47,6 +50,7 @@ pub(super) struct Certificates {
     live: Arc<Live>,
     /// Whether a served certificate has been valid at any time since the start.
     was_valid: AtomicBool,
+    trust: Trust,
     config: Arc<ServerConfig>,
 }
 
@@ -199,8 +203,18 @@ impl Certificates {
             provider,
             live,
             was_valid: AtomicBool::new(checked.is_ok()),
+            trust: Trust::new(None),
             config: Arc::new(config),
         })
+    }
+
+    /// Lets new certificates wait until kube-apiserver trusts them.
+    #[must_use]
+    pub(super) fn registered_with(self, authorities: Option<RegisteredAuthorities>) -> Self {
+        Self {
+            trust: Trust::new(authorities),
+            ..self
+        }
     }
 
     pub(super) fn acceptor(&self) -> TlsAcceptor {
@@ -304,6 +318,9 @@ impl Certificates {
             return Ok(false);
         }
         self.source.check(&certified, now)?;
+        if self.trust.must_wait(&live, &certified, &self.provider, now) {
+            return Ok(false);
+        }
         announce(&self.source, &certified, metrics);
         let lost = validity::missing(&names(&live.cert), &names(&certified.cert));
         if !lost.is_empty() {

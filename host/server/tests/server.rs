@@ -8,6 +8,8 @@ mod authentication;
 mod fixture;
 #[path = "server/floods.rs"]
 mod floods;
+#[path = "server/page.rs"]
+mod page;
 #[path = "server/probes.rs"]
 mod probes;
 

@@ -3,7 +3,13 @@
 //! Names carry the prefix `tollgate_` and use Prometheus base units. Label values are plugin names, versions, digests,
 //! configuration keys, file paths, status codes and words from fixed lists. No part of an object ever becomes a label.
 
-use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -11,15 +17,23 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+mod exports;
 mod lookups;
 mod plugin;
+mod rollout;
+mod scan;
 
 use tollgate_admission::Phase;
 
+pub use self::exports::ExportDrop;
+use self::exports::ExportMetrics;
 use self::lookups::LookupMetrics;
 pub use self::lookups::{LookupProbe, LookupReading};
 use self::plugin::PluginFamilies;
 pub use self::plugin::{Outcome, PluginMetrics};
+use self::rollout::RolloutMetrics;
+pub use self::rollout::RolloutReview;
+pub use self::scan::{ScanMetrics, Scanned};
 
 /// The media type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -52,12 +66,16 @@ pub struct Metrics {
     plugin_information: Family<PluginInformationLabels, Gauge>,
     plugin: PluginFamilies,
     lookups: LookupMetrics,
+    rollouts: RolloutMetrics,
     audit_dropped: Counter,
     recorded_reviews: Counter,
     recording_bytes: Counter,
     recording_dropped: Family<ReasonLabels, Counter>,
+    exports: ExportMetrics,
     shadow_comparisons: Family<ComparisonLabels, Counter>,
     shadow_near_fuel_limit: Family<ComparedPluginLabels, Counter>,
+    /// The background scan.
+    pub scan: ScanMetrics,
     /// Requests that are being read, reviewed or answered.
     pub requests_in_flight: Gauge,
     /// Request bytes that are held.
@@ -233,10 +251,13 @@ impl Metrics {
             plugin_information: Family::default(),
             plugin: PluginFamilies::register(&mut registry),
             lookups: LookupMetrics::register(&mut registry),
+            rollouts: RolloutMetrics::register(&mut registry),
+            scan: ScanMetrics::register(&mut registry),
             audit_dropped: Counter::default(),
             recorded_reviews: Counter::default(),
             recording_bytes: Counter::default(),
             recording_dropped: Family::default(),
+            exports: ExportMetrics::register(&mut registry),
             shadow_comparisons: Family::default(),
             shadow_near_fuel_limit: Family::default(),
             requests_in_flight: Gauge::default(),
@@ -534,6 +555,17 @@ impl Metrics {
     /// Sets whether a plugin keeps its previous configuration because another plugin cannot change.
     pub fn plugin_held(&self, plugin: &str, held: bool) {
         self.plugin.held(plugin, held);
+    }
+
+    /// Sets which plugins kube-apiserver was shown to call, and which ones not. Other plugins have no value.
+    pub fn plugins_effective(&self, plugins: &BTreeMap<String, bool>) {
+        self.plugin.effective(plugins);
+    }
+
+    /// When a plugin was called last. None if it was not called since the start.
+    #[must_use]
+    pub fn last_call(&self, plugin: &str) -> Option<SystemTime> {
+        self.plugin.last_call(plugin)
     }
 
     /// Removes the gauges of a plugin that is no longer configured.

@@ -129,6 +129,10 @@ impl Setup {
             Some(tables) => engine.with_tables(tables.clone()),
             None => engine,
         };
+        let engine = match &config.tenancy {
+            Some(tenancy) => engine.with_tenants(tenancy.budget),
+            None => engine,
+        };
         let loader = Loader::new(
             engine.clone(),
             executable,
@@ -218,6 +222,7 @@ pub async fn ask(
         plugin: question.plugin,
         received: question.received,
         deadline: question.deadline,
+        trace: None,
         body,
     };
     let examined = match question.now {
@@ -301,7 +306,7 @@ fn largest(config: &Config, others: &[Limits]) -> Limits {
     let mut largest = Limits::default();
     let configured = config.plugins.iter().chain(&config.shadows);
     let configured = configured.map(|plugin| &plugin.limits);
-    for limits in configured.chain(others) {
+    for limits in configured.chain(others).chain(of_tenants(config)) {
         largest.instances = largest.instances.max(limits.instances);
         largest.memories = largest.memories.max(limits.memories);
         largest.tables = largest.tables.max(limits.tables);
@@ -310,12 +315,18 @@ fn largest(config: &Config, others: &[Limits]) -> Limits {
     largest
 }
 
+/// The largest limits that a plugin of a namespace may have. Such plugins can come at any time.
+fn of_tenants(config: &Config) -> Option<&Limits> {
+    config.tenancy.as_ref().map(|tenancy| &tenancy.limits)
+}
+
 /// Returns the budget for the linear memories of all calls.
 ///
 /// The budget has room for at least one call of every plugin, even if `engine.maxMemory` is smaller.
 fn max_memory_bytes(config: &Config, others: &[Limits]) -> u64 {
     let configured = config.plugins.iter().chain(&config.shadows);
     let limits = configured.map(|plugin| &plugin.limits).chain(others);
+    let limits = limits.chain(of_tenants(config));
     let largest = limits.map(|limits| limits.memory_bytes).max().unwrap_or(0);
     // The engine keeps an eighth of the budget for small calls.
     config

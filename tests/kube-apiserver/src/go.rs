@@ -62,6 +62,18 @@ impl Module {
         Ok(cache.ok_or(Missing::NoCache)?.join("tollgate").join(name))
     }
 
+    /// Returns the folder of a module's sources in Go's cache, and downloads them if they are missing.
+    pub(crate) fn sources(&self, module: &str) -> Result<PathBuf, Missing> {
+        let mut download = go();
+        download.current_dir(self.folder);
+        run(download.args(["mod", "download", module]))?;
+        let mut list = go();
+        list.current_dir(self.folder);
+        let output = run(list.args(["list", "-m", "-f", "{{.Dir}}", module]))?;
+        let folder = String::from_utf8_lossy(&output.stdout);
+        Ok(PathBuf::from(folder.trim()))
+    }
+
     /// Builds a static program without debug information. `variables` are further flags of the linker.
     pub(crate) fn build(
         &self,

@@ -5,6 +5,7 @@
 //! and the version of Go. To use other binaries, such as those that envtest downloads, set `KUBEBUILDER_ASSETS` to
 //! their folder.
 
+pub mod controllers;
 mod go;
 pub mod helm;
 pub mod manifests;
@@ -157,6 +158,14 @@ impl Missing {
 #[must_use]
 pub fn release() -> &'static str {
     go::KUBERNETES.required("k8s.io/kubernetes")
+}
+
+/// Returns the folder of the sources of Kubernetes in Go's cache, and downloads them if they are missing.
+///
+/// # Errors
+/// When Go is not installed, or cannot download the module.
+pub fn sources() -> Result<PathBuf, Missing> {
+    go::KUBERNETES.sources("k8s.io/kubernetes")
 }
 
 /// Builds the programs that a folder lacks. Other processes wait meanwhile.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::Cluster;
@@ -25,6 +26,8 @@ pub struct Service {
 #[derive(Default)]
 struct Replicas {
     ready: Mutex<Vec<SocketAddr>>,
+    /// Notified to end the open connections.
+    cut: Notify,
 }
 
 // === impl Service ===
@@ -87,6 +90,12 @@ impl Service {
     pub fn remove(&self, replica: SocketAddr) {
         self.replicas.lock().retain(|ready| *ready != replica);
     }
+
+    /// Removes all replicas and ends their connections, although the replicas run.
+    pub fn cut(&self) {
+        self.replicas.lock().clear();
+        self.replicas.cut.notify_one();
+    }
 }
 
 impl Drop for Service {
@@ -115,7 +124,17 @@ impl Replicas {
 async fn forward(listener: TcpListener, replicas: Arc<Replicas>) {
     // Connections end with the Service.
     let mut connections = tokio::task::JoinSet::new();
-    while let Ok((mut client, _)) = listener.accept().await {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = replicas.cut.notified() => {
+                connections.abort_all();
+                continue;
+            }
+        };
+        let Ok((mut client, _)) = accepted else {
+            return;
+        };
         while connections.try_join_next().is_some() {}
         // Without a replica, kube-proxy refuses a connection. This module accepts it and closes it at once.
         let Some(replica) = replicas.next() else {

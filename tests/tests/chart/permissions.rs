@@ -8,7 +8,7 @@ use tollgate_tests::chart::{NAMESPACE, Objects};
 use crate::chart_or_skip;
 
 /// What the default values grant: the scope, the resource with the names that it is limited to, and the verbs.
-const DEFAULT: [(&str, &str, &str); 15] = [
+const DEFAULT: [(&str, &str, &str); 18] = [
     ("cluster", "/namespaces", "get list watch"),
     (
         "cluster",
@@ -35,6 +35,9 @@ const DEFAULT: [(&str, &str, &str); 15] = [
         "rbac.authorization.k8s.io/clusterroles=tollgate-anchor",
         "get list watch patch",
     ),
+    ("cluster", "tollgate.dev/admissionplugins", "get list watch"),
+    ("cluster", "tollgate.dev/admissionplugins/status", "patch"),
+    ("cluster", "tollgate.dev/canaries", "create"),
     (
         "cluster",
         "tollgate.dev/clusteradmissionplugins",
@@ -199,6 +202,7 @@ fn admin_listener_needs_delegated_authentication_only() {
         "tollgate-system /secrets list watch",
         "cluster /tollgate/plugins get",
         "cluster /tollgate/shadows get",
+        "cluster /tollgate/rollouts get",
         "cluster /tollgate/decisions get",
     ];
     assert_eq!(granted(&objects), expected(&all));
@@ -225,6 +229,85 @@ fn admin_listener_needs_delegated_authentication_only() {
     ] {
         let reason = chart.try_text(&["--set", refused]);
         assert!(reason.is_err(), "{refused}");
+    }
+}
+
+#[test]
+fn background_scan_reads_its_resources_and_writes_its_reports_only() {
+    let chart = chart_or_skip!();
+    let resources = r#"scan.resources=[{"apiGroups":["apps"],"resources":["deployments"]}]"#;
+    let objects = chart.objects_with(&["--set", "scan.enabled=true", "--set-json", resources]);
+    let all = [
+        "tollgate-system /configmaps list watch",
+        "tollgate-system /secrets list watch",
+        "cluster apps/deployments get list",
+        "cluster openreports.io/reports list create patch delete",
+        "cluster openreports.io/clusterreports list create patch delete",
+    ];
+    assert_eq!(granted(&objects), expected(&all));
+    let binding = objects.get("ClusterRoleBinding", "tollgate-scan");
+    assert_eq!(
+        binding["subjects"][0]["name"],
+        objects.pod()["serviceAccountName"]
+    );
+    let configuration = objects.configuration();
+    for line in [
+        "scan:",
+        "enabled: true",
+        "format: openreports",
+        "- deployments",
+    ] {
+        assert!(configuration.contains(line), "{line}: {configuration}");
+    }
+    // Secrets are never among the resources unless somebody names them.
+    let default =
+        chart.objects("scan.enabled=true,scan.format=policyreport,config.scan.interval=1h");
+    let lines = granted(&default);
+    assert!(lines.contains("cluster wgpolicyk8s.io/policyreports list create patch delete"));
+    assert!(
+        !lines
+            .iter()
+            .any(|line| line.starts_with("cluster /secrets")),
+        "{lines:?}"
+    );
+    assert!(default.configuration().contains("interval: 1h"));
+    assert!(!chart.objects("").configuration().contains("scan:"));
+    for refused in [
+        "scan.enabled=true,cluster.enabled=false,tls.secretName=tls,config.allowEmpty=true",
+        "config.scan.enabled=true",
+        "scan.format=html",
+    ] {
+        let reason = chart.try_text(&["--set", refused]);
+        assert!(reason.is_err(), "{refused}");
+    }
+}
+
+#[test]
+fn plugins_of_namespaces_need_exceptions_and_events_of_every_namespace() {
+    let chart = chart_or_skip!();
+    let tenancy = r#"config.tenancy={"registries":["registry.example.com/tenants"]}"#;
+    let objects = chart.objects_with(&["--set", "tenancy.enabled=true", "--set-json", tenancy]);
+    let all = [
+        "tollgate-system /configmaps list watch",
+        "tollgate-system /secrets list watch",
+        "cluster tollgate.dev/pluginexceptions get list watch",
+        "cluster tollgate.dev/pluginexceptions/status patch",
+        "cluster events.k8s.io/events create patch",
+    ];
+    assert_eq!(granted(&objects), expected(&all));
+    assert!(objects.configuration().contains("tenancy:"));
+    let refused: [&[&str]; 3] = [
+        &["--set", "tenancy.enabled=true"],
+        &["--set-json", tenancy],
+        &[
+            "--set",
+            "tenancy.enabled=true,cluster.enabled=false,tls.secretName=tls,config.allowEmpty=true",
+            "--set-json",
+            tenancy,
+        ],
+    ];
+    for arguments in refused {
+        assert!(chart.try_text(arguments).is_err(), "{arguments:?}");
     }
 }
 

@@ -138,6 +138,7 @@ fn memory_limit_follows_the_sizing_formula() {
             "config.engine.loadMemory=1Gi",
             default + 4 * (1024 - 256) * MIB,
         ),
+        ("scan.enabled=true", default + (64 + 8 * 8 + 128) * MIB),
         ("volumes.state=1Gi", default + (1024 - 128) * MIB),
         (&*output, default + 32 * 4 * MIB),
     ] {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use tollgate_tests::chart::Objects;
 
 use crate::chart_or_skip;
 
@@ -136,4 +137,38 @@ fn compare(path: &str, value: &Value, schema: &Value, missing: &mut Vec<String>)
             None => missing.push(path),
         }
     }
+}
+
+/// The ports that pods may connect to at every address, besides those for names.
+fn egress_ports(objects: &Objects) -> Vec<u64> {
+    let policy = objects.get("NetworkPolicy", "tollgate");
+    let rules = policy["spec"]["egress"].as_array().expect("rules");
+    let everywhere = rules.iter().filter(|rule| rule.get("to").is_none());
+    let ports = everywhere.flat_map(|rule| rule["ports"].as_array().expect("ports"));
+    let ports = ports.filter_map(|port| port["port"].as_u64());
+    ports.filter(|port| *port != 53).collect()
+}
+
+#[test]
+fn network_policy_opens_ports_of_collectors() {
+    let chart = chart_or_skip!();
+    assert_eq!(egress_ports(&chart.objects("")), [443, 6443]);
+    for (endpoint, port) in [
+        ("http://otel-collector.monitoring:4318", 4318),
+        ("https://otlp.example.com/v1/logs", 443),
+        ("http://10.0.0.1/v1/logs", 80),
+    ] {
+        let values = format!("config.telemetry.decisions.endpoint={endpoint}");
+        let ports = egress_ports(&chart.objects(&values));
+        assert_eq!(ports, [443, 6443, port], "{endpoint}");
+    }
+    let with_traces = "config.telemetry.traces.endpoint=http://a:4318";
+    let with_another_share = format!("{with_traces},config.telemetry.traces.share=7");
+    // The pods are replaced, because the section needs a restart.
+    let annotation = |values: &str| {
+        let objects = chart.objects(values);
+        let template = objects.get("Deployment", "tollgate")["spec"]["template"].clone();
+        template["metadata"]["annotations"]["tollgate.dev/restart-on"].clone()
+    };
+    assert_ne!(annotation(with_traces), annotation(&with_another_share));
 }

@@ -12,7 +12,7 @@ use crate::fixtures::{act, config_map, configuration, rules};
 const NAMESPACE: &str = "mutual";
 
 /// The file that makes kube-apiserver read `webhooks.yaml`.
-const ADMISSION_CONTROL: &str = "apiVersion: apiserver.config.k8s.io/v1
+pub(crate) const ADMISSION_CONTROL: &str = "apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
   - name: MutatingAdmissionWebhook
@@ -25,7 +25,7 @@ plugins:
 ";
 
 /// The file from docs/guides/registering.md, for any webhook host.
-const WEBHOOKS: &str = "apiVersion: v1
+pub(crate) const WEBHOOKS: &str = "apiVersion: v1
 kind: Config
 users:
   - name: '*'

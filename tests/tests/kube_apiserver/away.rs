@@ -102,7 +102,7 @@ async fn without_replicas_fail_denies_and_ignore_allows() {
 }
 
 /// kubelet's certificate request for a node. No test has the key.
-const NODE_REQUEST: &str = "-----BEGIN CERTIFICATE REQUEST-----
+pub(crate) const NODE_REQUEST: &str = "-----BEGIN CERTIFICATE REQUEST-----
 MIHwMIGXAgEAMDUxFTATBgNVBAoMDHN5c3RlbTpub2RlczEcMBoGA1UEAwwTc3lz
 dGVtOm5vZGU6am9pbmluZzBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAnc9CEI
 1f838Hm5dWwcZo3Kebn2VZNhemHyq7rKFP+UOKR/7OSExdz6+9InDU/p9Mdt6cg4

@@ -21,7 +21,12 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// Applies the definitions that are shipped.
 pub(crate) fn define(cluster: &Cluster) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
-    for plural in ["clusteradmissionplugins", "pluginexceptions"] {
+    for plural in [
+        "clusteradmissionplugins",
+        "admissionplugins",
+        "pluginexceptions",
+        "canaries",
+    ] {
         let path = folder.join(format!("{plural}.yaml"));
         let text = std::fs::read_to_string(&path).expect("the definition is there");
         let printed = cluster.kubectl(&["apply", "-f", "-"]).text(&text).run();

@@ -16,14 +16,14 @@ const SHOP: &str = "scan-shop";
 const BANK: &str = "scan-bank";
 const DUMP: &str = "scan-dump";
 
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs `tollgate scan --cluster` as the administrator.
-fn scan(cluster: &Cluster, configuration: &Configuration, arguments: &[&str]) -> Ran {
+pub(crate) fn scan(cluster: &Cluster, configuration: &Configuration, arguments: &[&str]) -> Ran {
     let output = Command::new(binary::tollgate())
         .args(["scan", "--cluster", "--config"])
         .arg(configuration.write())
@@ -47,7 +47,7 @@ fn scan(cluster: &Cluster, configuration: &Configuration, arguments: &[&str]) ->
 }
 
 /// Defines both kinds of reports of openreports.io, with the types of the fields that a scan writes.
-fn define_reports(cluster: &Cluster) {
+pub(crate) fn define_reports(cluster: &Cluster) {
     let text = json!({"type": "string"});
     let integer = json!({"type": "integer"});
     let texts = json!({"type": "object", "additionalProperties": {"type": "string"}});
@@ -80,14 +80,14 @@ fn define_reports(cluster: &Cluster) {
     }
 }
 
-fn create(cluster: &Cluster, object: &Value) {
+pub(crate) fn create(cluster: &Cluster, object: &Value) {
     cluster
         .kubectl(&["apply", "-f", "-"])
         .input(object)
         .succeed();
 }
 
-fn reports(cluster: &Cluster) -> Vec<Value> {
+pub(crate) fn reports(cluster: &Cluster) -> Vec<Value> {
     let mut all = Vec::new();
     for kind in ["reports.openreports.io", "clusterreports.openreports.io"] {
         let list = get(cluster, &[kind, "-A"]);
@@ -97,7 +97,7 @@ fn reports(cluster: &Cluster) -> Vec<Value> {
 }
 
 /// Returns places and versions of the reports.
-fn versions(reports: &[Value]) -> Vec<String> {
+pub(crate) fn versions(reports: &[Value]) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let versions = reports.iter().map(|report| {
         let metadata = &report["metadata"];

@@ -152,6 +152,7 @@ fn run_review(plugins: usize, times: u64) {
             received,
             deadline: received + TIMEOUT,
             body: Body::Whole(body.clone()),
+            trace: None,
         };
         match setup.runtime.block_on(pipeline.review(call)) {
             Reply::Review(answer) => assert_allowed(&answer),

@@ -160,3 +160,48 @@ fn refuses_lists_that_mean_less_than_they_say() {
         assert_eq!(error.expect_err("it is refused").to_string(), expected);
     }
 }
+
+#[test]
+fn only_namespaced_objects_are_in_a_namespace() {
+    let kind = |group: &str, kind: &str| json!({"group": group, "version": "v1", "kind": kind});
+    for (resource, more, expected) in [
+        ("pods", json!({"namespace": "team-a"}), true),
+        (
+            "pods",
+            json!({"namespace": "team-a", "subResource": "exec"}),
+            true,
+        ),
+        ("pods", json!({"namespace": "team-b"}), false),
+        ("pods", json!({"namespace": ""}), false),
+        ("nodes", json!({}), false),
+        // kube-apiserver sends a Namespace with its own name as its namespace.
+        (
+            "namespaces",
+            json!({"namespace": "team-a", "name": "team-a", "kind": kind("", "Namespace")}),
+            false,
+        ),
+        (
+            "namespaces",
+            json!({"namespace": "team-a", "subResource": "finalize"}),
+            false,
+        ),
+        (
+            "others",
+            json!({"namespace": "team-a", "kind": kind("", "Namespace")}),
+            false,
+        ),
+        (
+            "others",
+            json!({"namespace": "team-a", "kind": kind("example.com", "Namespace")}),
+            true,
+        ),
+    ] {
+        let request = request(resource, more.clone());
+        assert_eq!(
+            request.is_in_namespace("team-a"),
+            expected,
+            "{resource} {more}"
+        );
+        assert!(!request.is_in_namespace(""), "{resource} {more}");
+    }
+}

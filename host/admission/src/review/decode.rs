@@ -10,6 +10,7 @@ use tollgate_json::document::{
 };
 
 use crate::namespaces::LookedUp;
+use crate::trace::Observed;
 
 use super::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 
@@ -179,6 +180,7 @@ pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeE
         document: without_parts(request),
         memory: Account::unlimited(),
         looked_up: LookedUp::default(),
+        observed: Observed::default(),
     })
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use tollgate_json::document::{Account, Json};
 
 use crate::namespaces::LookedUp;
+use crate::trace::Observed;
 
 /// The operation that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +73,8 @@ pub struct AdmissionRequest {
     pub memory: Account,
     /// The Namespace, once somebody has looked it up.
     pub looked_up: LookedUp,
+    /// Who observes the calls of plugins.
+    pub observed: Observed,
 }
 
 // === impl Operation ===

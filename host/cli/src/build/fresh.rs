@@ -13,7 +13,7 @@ use crate::language::{self, Language};
 use crate::terminal::{FAINT, NOTABLE, plain, tell};
 
 /// The flag of commands that build first.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct BuildFirst {
     /// Use the components as they are, without building their projects first. A component that was built from other
     /// sources is refused.

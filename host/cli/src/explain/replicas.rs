@@ -20,7 +20,7 @@ use crate::terminal::plain;
 
 /// The Service in front of the replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServiceName {
+pub(crate) struct ServiceName {
     namespace: String,
     name: String,
 }
@@ -57,25 +57,18 @@ pub(super) async fn ask(
     admin: &AdminClient,
     path: &str,
 ) -> anyhow::Result<Answers> {
-    let (replicas, bundle) = look_up(service, live, admin.has_authority())?;
-    ensure!(
-        !replicas.is_empty(),
-        "no EndpointSlice of the Service {service} has an address with a port named {PORT}: set admin.enabled in the \
-         chart's values, and pass the Service as --service NAMESPACE/NAME"
-    );
+    let clients = clients(service, live, admin)?;
+    let count = clients.len();
     let mut asking = JoinSet::new();
-    for replica in &replicas {
-        let url = Uri::from_str(&format!("https://{}", replica.authority));
-        let url = url.with_context(|| format!("{} is not an address", replica.authority))?;
-        let client = admin.at(url, service.host(), bundle.clone());
-        let (name, path) = (replica.name.clone(), path.to_owned());
+    for (name, client) in clients {
+        let path = path.to_owned();
         asking.spawn(async move {
             let answer = client.get(&path).await.and_then(decisions_in);
             (name, answer)
         });
     }
     let mut answers = Answers {
-        count: replicas.len(),
+        count,
         ..Answers::default()
     };
     while let Some(answer) = asking.join_next().await {
@@ -84,6 +77,27 @@ pub(super) async fn ask(
     }
     answers.sort();
     Ok(answers)
+}
+
+/// Returns a client for the admin listener of each replica behind the Service, by the replica's name.
+pub(crate) fn clients(
+    service: &ServiceName,
+    live: &Live,
+    admin: &AdminClient,
+) -> anyhow::Result<Vec<(String, AdminClient)>> {
+    let (replicas, bundle) = look_up(service, live, admin.has_authority())?;
+    ensure!(
+        !replicas.is_empty(),
+        "no EndpointSlice of the Service {service} has an address with a port named {PORT}: set admin.enabled in the \
+         chart's values, and pass the Service as --service NAMESPACE/NAME"
+    );
+    let clients = replicas.into_iter().map(|replica| {
+        let url = Uri::from_str(&format!("https://{}", replica.authority));
+        let url = url.with_context(|| format!("{} is not an address", replica.authority))?;
+        let client = admin.at(url, service.host(), bundle.clone());
+        Ok((replica.name, client))
+    });
+    clients.collect()
 }
 
 /// Finds the replicas, and the CAs that the webhooks trust unless the user named some.
@@ -96,6 +110,7 @@ fn look_up(
         resources: "endpointslices.discovery.k8s.io",
         namespace: Some(service.namespace.clone()),
         selector: None,
+        labels: None,
         is_optional: false,
     };
     let webhooks = Query {

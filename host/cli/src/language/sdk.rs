@@ -50,10 +50,10 @@ pub(super) static GO: Sdk = sdk!(
 
 pub(super) static JAVASCRIPT: Sdk = sdk!(
     "js",
-    "LICENSE" "README.md" "package.json" "bin/tollgate-js.js" "build/build.js" "build/calls.js"
+    "LICENSE" "README.md" "package.json" "bin/tollgate-js.js" "build/build.js" "build/calls.js" "build/globals.js"
     "src/check.js" "src/clock.d.ts" "src/clock.js" "src/cluster.d.ts" "src/cluster.js" "src/component.js" "src/denial.js" "src/globals.js" "src/host.js"
-    "src/index.d.ts" "src/index.js" "src/log.js" "src/lookups.js" "src/patch.js" "src/pointer.js" "src/policy.js" "src/promise.js"
-    "src/review.js" "src/settings.js" "src/testing.d.ts" "src/testing.js" "src/tree.js" "src/words.js"
+    "src/index.d.ts" "src/index.js" "src/log.js" "src/lookups.js" "src/missing.js" "src/patch.js" "src/pointer.js" "src/policy.js" "src/promise.js"
+    "src/review.js" "src/settings.js" "src/testing.d.ts" "src/testing.js" "src/tree.js" "src/web.js" "src/words.js"
     "wit/cluster.wit" "wit/review.wit" "wit/types.wit" "wit/world.wit"
 );
 

@@ -1,26 +1,24 @@
 //! `tollgate verify`
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use tollgate_config::Reference;
 use tollgate_oci::{Order, RegistryError};
 
-use super::{Access, block_on, reference};
+use super::{Access, Signers, block_on, reference};
 use crate::FAILURE;
 use crate::terminal::{BAD, GOOD, plain, say};
 
-/// Verify that a plugin in a registry is signed by one of the given keys, and that its bytes are the signed ones.
+/// Verify that a plugin in a registry is signed as required, and that its bytes are the signed ones.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Verify {
     /// Reference of the plugin, such as oci://registry.example.com/policies/image-rewrite:1.4
     #[arg(value_name = "REFERENCE", value_parser = reference)]
     of: Reference,
-    /// PEM file with public keys, such as cosign.pub. May be given several times. A signature by any of them is enough.
-    #[arg(long, value_name = "FILE", required = true)]
-    key: Vec<PathBuf>,
+    #[command(flatten)]
+    signers: Signers,
     #[command(flatten)]
     access: Access,
 }
@@ -28,8 +26,12 @@ pub(crate) struct Verify {
 const EXAMPLES: &str = "\
 Examples:
   tollgate verify oci://registry.example.com/policies/image-rewrite:1.4 --key cosign.pub
+  tollgate verify oci://registry.example.com/policies/image-rewrite:1.4 --config tollgate.yaml
+  tollgate verify oci://registry.example.com/policies/image-rewrite:1.4 --trusted-root trusted_root.json \\
+    --issuer https://token.actions.githubusercontent.com \\
+    --identity 'https://github.com/example/policies/.github/workflows/release.yml@refs/tags/*'
 
-Exit code: 0 when the signature and the content are valid, 1 when one is not, 2 when they could not be checked.";
+Exit code: 0 when the signatures and the content are valid, 1 when one is not, 2 when they could not be checked.";
 
 // === impl Verify ===
 
@@ -38,15 +40,24 @@ impl Verify {
         let (registry, limit_bytes) = self.access.registry(&self.of)?;
         // The current content of the registry counts, not a cached copy.
         let registry = registry.without_cache();
+        let signatures = self.access.signatures(&self.signers)?;
         say!("{}", self.of);
-        let signed = match block_on(registry.signatures(&self.of, &self.key))? {
+        let signed = match block_on(registry.signatures(&self.of, &signatures))? {
             Ok(signed) => signed,
             Err(error) => return refused(error),
         };
         say!("  digest    {}", signed.digest);
-        say!("  expected  a signature by one of the keys");
-        for (key, path) in &signed.keys {
-            say!("              {key} ({})", path.display());
+        let Some(policy) = &signed.policy else {
+            anyhow::bail!(
+                "nothing is required of {}: pass --key, or --identity with --issuer and --trusted-root, or --config \
+                 with a file that has `signatures`",
+                self.of
+            );
+        };
+        say!("  policy    {}", plain(policy));
+        for (index, expected) in signed.expected.iter().enumerate() {
+            let label = if index == 0 { "expected" } else { "" };
+            say!("  {label:<8}  {}", plain(expected));
         }
         if signed.found.is_empty() {
             let tag = &signed.tag;
@@ -54,13 +65,16 @@ impl Verify {
         }
         for (index, found) in signed.found.iter().enumerate() {
             let label = if index == 0 { "found" } else { "" };
-            match found {
-                Ok(key) => say!("  {label:<8}  {GOOD}one by {key}{GOOD:#}"),
-                Err(what) => say!("  {label:<8}  {BAD}one {}{BAD:#}", plain(what)),
+            let text = plain(&found.text);
+            match found.is_trusted {
+                true => say!("  {label:<8}  {GOOD}one {text}{GOOD:#}"),
+                false => say!("  {label:<8}  {BAD}one {text}{BAD:#}"),
             }
         }
         if !signed.is_trusted() {
-            say!("{BAD}not verified{BAD:#}: it has no signature by one of the keys");
+            for missing in &signed.missing {
+                say!("{BAD}not verified{BAD:#}: {}", plain(missing));
+            }
             return Ok(ExitCode::from(FAILURE));
         }
         let pinned = Reference {
@@ -69,7 +83,7 @@ impl Verify {
         };
         let order = Order {
             reference: &pinned,
-            keys: &self.key,
+            signatures: &signatures,
             have: None,
             limit_bytes,
         };

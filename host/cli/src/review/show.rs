@@ -33,7 +33,7 @@ pub(super) fn assumptions(assumptions: &[String]) {
 }
 
 /// Prints one document: one line if nothing happened, unless `all` is set.
-pub(super) fn finding(finding: &Finding, all: bool) {
+pub(crate) fn finding(finding: &Finding, all: bool) {
     let verdict = finding.verdict();
     let style = style_of(verdict.as_str());
     let word = format!("{:7}", verdict.as_str());
@@ -57,17 +57,7 @@ pub(super) fn finding(finding: &Finding, all: bool) {
     let decisions: Vec<&Decision> = finding.steps.iter().map(|step| &step.decision).collect();
     let width = called::width(&decisions);
     for step in &finding.steps {
-        plugins(step, width, all);
-        refusal(step);
-        for warning in &step.outcome.warnings {
-            say!("    {NOTABLE}warning:{NOTABLE:#} {}", plain(warning));
-        }
-        for (plugin, said) in step.objections() {
-            say!(
-                "    {NOTABLE}in mode audit, {plugin}:{NOTABLE:#} {}",
-                plain(said)
-            );
-        }
+        self::step(step, width, all, all);
     }
     if verdict == Verdict::Denied && finding.steps.len() == 1 {
         say!(
@@ -77,16 +67,37 @@ pub(super) fn finding(finding: &Finding, all: bool) {
     if let (Some(before), Some(after)) = (finding.before(), &finding.after)
         && !before.is_same(after)
     {
-        for line in difference::lines(before, after, is_secret(before)) {
-            say!("      {line}");
-        }
+        change(before, after);
     }
 }
 
-fn plugins(step: &Step, width: usize, all: bool) {
+/// Prints one endpoint: the plugins, the denial, the warnings, and what plugins in mode audit said. Calls without an
+/// effect are left out unless `all_calls` is set, and plugins that were not called unless `all` is.
+pub(crate) fn step(step: &Step, width: usize, all_calls: bool, all: bool) {
+    plugins(step, width, all_calls, all);
+    refusal(step);
+    for warning in &step.outcome.warnings {
+        say!("    {NOTABLE}warning:{NOTABLE:#} {}", plain(warning));
+    }
+    for (plugin, said) in step.objections() {
+        say!(
+            "    {NOTABLE}in mode audit, {plugin}:{NOTABLE:#} {}",
+            plain(said)
+        );
+    }
+}
+
+/// Prints the changes to an object.
+pub(crate) fn change(before: &Json, after: &Json) {
+    for line in difference::lines(before, after, is_secret(before)) {
+        say!("      {line}");
+    }
+}
+
+fn plugins(step: &Step, width: usize, all_calls: bool, all: bool) {
     let endpoint = step.endpoint.name();
     for called in &step.decision.plugins {
-        if !all && matches!(&*called.ended, "allowed" | "unchanged") {
+        if !all_calls && matches!(&*called.ended, "allowed" | "unchanged") {
             continue;
         }
         say!("    {endpoint:8}  {}", called::line(called, width));

@@ -18,6 +18,9 @@ pub(crate) struct Announcement {
     pub(crate) ready: bool,
     /// The plugins that the replica serves, by name.
     pub(crate) plugins: BTreeMap<String, Announced>,
+    /// The public key with which the replica proves that it answers reviews. Older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) canary: Option<String>,
 }
 
 /// One plugin of a replica.
@@ -89,6 +92,7 @@ mod tests {
         Announcement {
             ready: true,
             plugins: (0..count).map(plugin).collect(),
+            canary: Some("key".to_owned()),
         }
     }
 

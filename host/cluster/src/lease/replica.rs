@@ -34,13 +34,17 @@ pub(crate) async fn announce(
     installation: Installation,
     timing: Timing,
     mut serving: watch::Receiver<Serving>,
+    canary: Option<String>,
     stop: CancellationToken,
 ) {
     let name = installation.replica_lease();
     let manager = PatchParams::apply(&format!("tollgate-replica-{}", installation.name)).force();
     let mut failed = false;
     loop {
-        let announcement = Announcement::of(&serving.borrow_and_update());
+        let announcement = Announcement {
+            canary: canary.clone(),
+            ..Announcement::of(&serving.borrow_and_update())
+        };
         let lease = lease(&name, &installation, timing, &announcement);
         let patch = Patch::Apply(&lease);
         let write = timeout(LIMIT, api.patch(&name, &manager, &patch));
@@ -120,6 +124,7 @@ impl Announcement {
         Self {
             ready: serving.ready,
             plugins,
+            canary: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The announcements of all replicas, from their Leases. Does no IO.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -67,6 +67,19 @@ impl Replicas {
         self.leases.get(lease).map(|replica| replica.renewed)
     }
 
+    /// The Leases of the ready replicas. None before all Leases have been listed.
+    pub(crate) fn ready_names(
+        &self,
+        gone_after: Duration,
+        now: Instant,
+    ) -> Option<BTreeSet<String>> {
+        let ready = self.leases.iter().filter(|(_, replica)| {
+            replica.announcement.ready && now.duration_since(replica.renewed) < gone_after
+        });
+        self.is_complete
+            .then(|| ready.map(|(lease, _)| lease.clone()).collect())
+    }
+
     /// The announcements of the ready replicas. None before all Leases have been listed.
     pub(crate) fn ready(&self, gone_after: Duration, now: Instant) -> Option<Vec<&Announcement>> {
         let is_here = |replica: &&Replica| now.duration_since(replica.renewed) < gone_after;
@@ -75,6 +88,18 @@ impl Replicas {
             .map(|replica| &replica.announcement)
             .filter(|announcement| announcement.ready);
         self.is_complete.then(|| ready.collect())
+    }
+
+    /// The public keys of all replicas with a Lease.
+    pub(crate) fn canary_keys(&self) -> impl Iterator<Item = &str> {
+        let announcements = self.leases.values().map(|replica| &replica.announcement);
+        announcements.filter_map(|announcement| announcement.canary.as_deref())
+    }
+
+    /// Whether every ready replica has a public key.
+    pub(crate) fn all_have_canary_keys(&self, gone_after: Duration, now: Instant) -> bool {
+        let ready = self.ready(gone_after, now);
+        ready.is_some_and(|ready| ready.iter().all(|one| one.canary.is_some()))
     }
 
     /// The Leases that no replica renews any more, with their versions.

@@ -33,6 +33,7 @@ fn request(group: &str, version: &str, resource: &str) -> AdmissionRequest {
         document: Json::Null,
         memory: tollgate_json::document::Account::unlimited(),
         looked_up: tollgate_admission::namespaces::LookedUp::default(),
+        observed: tollgate_admission::trace::Observed::default(),
     }
 }
 

@@ -28,5 +28,6 @@ pub(super) fn trace() -> Trace {
 /// A file in which every key can have a meaning: only an artifact has signatures.
 pub(super) fn base() -> Value {
     let source = "oci://registry.example.com/a:1";
-    json!({ "plugins": [{ "name": "a", "source": source, "shadow": { "source": source } }] })
+    json!({ "plugins": [{ "name": "a", "source": source, "shadow": { "source": source },
+        "rollout": { "to": { "source": source }, "steps": [{}] } }] })
 }

@@ -19,7 +19,7 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
     ),
     (
         "admin",
-        "The listener for administrators: /plugins, /shadows, /decisions and /reload.",
+        "The listener for administrators: /plugins, /shadows, /rollouts, /decisions and /reload.",
     ),
     (
         "admin.listen",
@@ -245,6 +245,63 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
         "Namespaces whose reviews are not recorded.",
     ),
     (
+        "telemetry",
+        "Exports to collectors, by OTLP over HTTP with protobuf.",
+    ),
+    (
+        "telemetry.traces",
+        "Exports a span for each traced review and each call of a plugin. Default: none.",
+    ),
+    (
+        "telemetry.decisions",
+        "Exports decisions as log records, with the object that each is about. Default: none.",
+    ),
+    (
+        "endpoint",
+        "URL of the collector. Without a path, Tollgate adds /v1/traces or /v1/logs.",
+    ),
+    (
+        "headers",
+        "Headers of each request to the collector, such as its credentials.",
+    ),
+    ("headers[].name", "Name of the header."),
+    (
+        "headers[].file",
+        "File with the value of the header. Tollgate reads it again for each request.",
+    ),
+    (
+        "traces.ca",
+        "PEM file of the CAs that Tollgate trusts for the collector. Default: those of the system.",
+    ),
+    (
+        "decisions.ca",
+        "PEM file of the CAs that Tollgate trusts for the collector. Default: those of the system.",
+    ),
+    (
+        "traces.timeout",
+        "Time limit of one request to the collector.",
+    ),
+    (
+        "decisions.timeout",
+        "Time limit of one request to the collector.",
+    ),
+    (
+        "traces.maxQueue",
+        "Maximum size of the spans that wait to be exported.",
+    ),
+    (
+        "decisions.maxQueue",
+        "Maximum size of the decisions that wait to be exported.",
+    ),
+    (
+        "traces.share",
+        "Share of the reviews that is traced if no authenticated caller decides, in percent.",
+    ),
+    (
+        "decisions.allowedShare",
+        "Share of the decisions to allow that is exported, in percent. All denials and errors are exported.",
+    ),
+    (
         "cluster",
         "How the server uses the cluster that it runs in.",
     ),
@@ -283,6 +340,117 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
     (
         "registration.perPlugin",
         "Whether each plugin gets its own webhook, even if one for all would do. Default: false.",
+    ),
+    (
+        "registration.canaryInterval",
+        "How often the leader shows that kube-apiserver calls each webhook. Default: 1m.",
+    ),
+    (
+        "scan",
+        "The background scan, which judges the objects that exist and writes policy reports.",
+    ),
+    (
+        "scan.enabled",
+        "Whether the replicas scan the cluster. Default: false.",
+    ),
+    (
+        "scan.interval",
+        "Time from the begin of a scan to the begin of the next one.",
+    ),
+    ("scan.format", "The API of the policy reports."),
+    (
+        "scan.name",
+        "The name of the policy reports. Default: tollgate.",
+    ),
+    (
+        "scan.resources",
+        "The resources that are scanned, if a plugin matches them. Default: all.",
+    ),
+    (
+        "resources[].apiGroups",
+        "API groups. The core group is the empty text, and * stands for all.",
+    ),
+    (
+        "resources[].resources",
+        "Resources without subresources, such as pods. * stands for all.",
+    ),
+    ("scan.pageSize", "Maximum number of objects in a page."),
+    ("scan.maxPage", "Maximum size of a page."),
+    (
+        "scan.maxRate",
+        "Maximum number of objects per second that a replica reads or judges.",
+    ),
+    (
+        "scan.maxMemory",
+        "Maximum size of the results that a replica keeps.",
+    ),
+    (
+        "scan.maxReport",
+        "Maximum size of the policy reports of a namespace.",
+    ),
+    (
+        "tenancy",
+        "What plugins of namespaces (AdmissionPlugin) may do. Without it, namespaces have none. Needs cluster.enabled.",
+    ),
+    (
+        "tenancy.registries",
+        "Registries that artifacts may come from, each perhaps with the beginning of a repository in whole parts.",
+    ),
+    (
+        "tenancy.signatures",
+        "Keys that every artifact must be signed with. Default: the file's signatures.",
+    ),
+    (
+        "tenancy.capabilities",
+        "Capabilities that a plugin may have. Default: none.",
+    ),
+    (
+        "tenancy.modes",
+        "Modes that a plugin may have. The first one is the default of a plugin. Default: all.",
+    ),
+    (
+        "tenancy.failurePolicies",
+        "Failure policies that a plugin may have. The first one is the default of a plugin. Default: Fail and Ignore.",
+    ),
+    (
+        "tenancy.settingsFrom",
+        "Kinds of objects in the plugin's namespace that settings may come from: ConfigMap, Secret. Default: none.",
+    ),
+    (
+        "tenancy.limits",
+        "The largest limits that a plugin may have, which are also its default. Default: the file's limits.",
+    ),
+    (
+        "tenancy.maxPlugins",
+        "Maximum number of plugins of all namespaces. The oldest ones count.",
+    ),
+    (
+        "tenancy.maxPluginsPerNamespace",
+        "Maximum number of plugins of one namespace. The oldest ones count.",
+    ),
+    (
+        "tenancy.budget",
+        "How much of the host the plugins of namespaces may use together.",
+    ),
+    (
+        "budget.calls",
+        "Maximum number of concurrent calls of all plugins of namespaces. A namespace gets at most half of them.",
+    ),
+    (
+        "budget.fuel",
+        "Fuel per second of the plugins of all namespaces together.",
+    ),
+    (
+        "budget.fuelPerNamespace",
+        "Fuel per second of the plugins of one namespace.",
+    ),
+    (
+        "budget.cpuTime",
+        "CPU time per second of the plugins of all namespaces together.",
+    ),
+    (
+        "budget.cpuTimePerNamespace",
+        "CPU time per second of the plugins of one namespace.",
     ),
     ("log", "What log records contain."),
     (
@@ -342,10 +510,83 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
         "conflicts",
         "The effect of a mutator changing a value that an earlier mutator wrote. last: the later value wins. deny: a fault. Default: last.",
     ),
-    ("signatures", "Keys that artifacts must be signed with."),
+    (
+        "signatures",
+        "What must be proven about artifacts of registries: keys, or policies by repository.",
+    ),
     (
         "signatures.keys",
         "PEM files with public keys. An artifact must be signed by one of them. []: no signature required.",
+    ),
+    (
+        "signatures.trustedRoot",
+        "trusted_root.json of Sigstore, for signers with issuer and subject. Read at each load, never fetched.",
+    ),
+    (
+        "signatures.policies",
+        "Policies. The first one that covers a repository decides; a repository that none covers is refused.",
+    ),
+    (
+        "policies[].name",
+        "At most 63 of a-z, 0-9 and -. Unique. Used in messages.",
+    ),
+    (
+        "policies[].repositories",
+        "Repositories without tags. * stands for characters except /, ** for any characters.",
+    ),
+    (
+        "policies[].signers",
+        "Who may sign: a key, or an identity. []: no signature required.",
+    ),
+    ("signers[].name", "Name in messages."),
+    ("signers[].key", "PEM file with public keys."),
+    (
+        "signers[].issuer",
+        "Issuer of the identity, such as https://token.actions.githubusercontent.com. May have * and **.",
+    ),
+    (
+        "signers[].subject",
+        "Identity: an email address or a URI. May have * and **.",
+    ),
+    (
+        "policies[].threshold",
+        "Number of different signers that must have signed. Default: 1.",
+    ),
+    (
+        "policies[].attestations",
+        "What a signer must have attested about the artifact.",
+    ),
+    (
+        "attestations.provenance",
+        "SLSA provenance, v0.2 or v1. {}: any.",
+    ),
+    (
+        "provenance.builders",
+        "Allowed builders. May have * and **. Default: all.",
+    ),
+    (
+        "provenance.sources",
+        "Allowed repositories of the source. May have * and **. Default: all.",
+    ),
+    (
+        "attestations.sbom",
+        "Whether an SBOM (SPDX or CycloneDX) must be attested. Default: false.",
+    ),
+    (
+        "attestations.predicateTypes",
+        "Further predicate types that must be attested.",
+    ),
+    (
+        "policies[].minimumVersion",
+        "Lowest version, by the annotation org.opencontainers.image.version of the signed manifest.",
+    ),
+    (
+        "policies[].signedAfter",
+        "Day or time. The certificate of a keyless signature must have been issued then or later.",
+    ),
+    (
+        "policies[].bindRepository",
+        "Whether a signature must name the repository that the artifact is loaded from. Default: false.",
     ),
     ("plugins", "The plugins. Mutators run in this order."),
     (
@@ -525,7 +766,57 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
         "Whether the plugin may answer with a whole object that lacks fields of the given object. Default: false.",
     ),
     (
+        "allowNamespaceExceptions",
+        "Whether a PluginException of any namespace counts for the plugin, in that namespace. Needs tenancy. Default: false.",
+    ),
+    (
         "shadow",
         "Another version that is called with the same requests and decides nothing.",
+    ),
+    (
+        "rollout",
+        "The steps by which a new version, or the mode enforce, takes effect. Needs registries.cacheDirectory.",
+    ),
+    (
+        "rollout.to",
+        "The new version. Keys that it lacks have the values of the plugin. Without this key, the plugin's own version gets the mode enforce.",
+    ),
+    (
+        "rollout.steps",
+        "The steps in order: modes shadow, warn and enforce, with shares that do not shrink. The last one enforces.",
+    ),
+    (
+        "steps[].mode",
+        "The part of the new version: shadow is compared after the answer, warn makes its denials warnings, enforce lets it answer.",
+    ),
+    (
+        "steps[].share",
+        "Share of the namespaces, in percent, chosen by a hash that does not change. Default: 100, or 0 beside namespaces.",
+    ),
+    (
+        "steps[].namespaces",
+        "Namespaces that belong to the step besides those of the share.",
+    ),
+    ("steps[].for", "Minimum duration of the step."),
+    ("rollout.gates", "The conditions of every step."),
+    (
+        "gates.newDenials",
+        "Maximum number of requests in a step that the new version denies and the old one does not. Default: 0.",
+    ),
+    (
+        "gates.faults",
+        "Maximum number of faults of the new version in a step. Default: 0.",
+    ),
+    (
+        "gates.addedTime",
+        "Maximum CPU time that a call of the new version takes longer on average, in steps that warn or enforce. Default: no limit.",
+    ),
+    (
+        "gates.minReviews",
+        "Minimum number of calls of the new version in a step. Default: 20.",
+    ),
+    (
+        "rollout.onFailure",
+        "What new denials and added time above the gates do: rollback or stop. Faults always roll back. Default: rollback.",
     ),
 ];

@@ -3,7 +3,7 @@
 use tollgate_admission::Phase;
 
 /// Fault kinds of mutators and of validators.
-const OF_BOTH: [&str; 12] = [
+const OF_BOTH: [&str; 13] = [
     "contract-violation",
     "cpu-deadline",
     "deadline",
@@ -14,6 +14,7 @@ const OF_BOTH: [&str; 12] = [
     "not-loaded",
     "out-of-fuel",
     "output-too-large",
+    "tenant-budget",
     "trap",
     "unreadable",
 ];

@@ -18,10 +18,14 @@ pub struct Ring<T> {
 struct Kept<T> {
     entries: VecDeque<Entry<T>>,
     bytes: u64,
+    /// The number of the next decision.
+    next: u64,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
+    /// Later decisions have higher numbers.
+    number: u64,
     decision: Arc<Decision>,
     /// Data kept with the decision. Its size does not count.
     with: T,
@@ -42,6 +46,7 @@ impl<T: Clone> Ring<T> {
             kept: Mutex::new(Kept {
                 entries: VecDeque::new(),
                 bytes: 0,
+                next: 1,
             }),
         }
     }
@@ -59,7 +64,8 @@ impl<T: Clone> Ring<T> {
         if !self.is_on() || bytes > self.limits.max_bytes {
             return;
         }
-        let entry = Entry {
+        let mut entry = Entry {
+            number: 0,
             decision: Arc::new(decision),
             with,
             bytes,
@@ -77,6 +83,8 @@ impl<T: Clone> Ring<T> {
             forgotten.push(oldest);
         }
         kept.bytes += bytes;
+        entry.number = kept.next;
+        kept.next += 1;
         kept.entries.push_back(entry);
         drop(kept);
     }
@@ -86,6 +94,15 @@ impl<T: Clone> Ring<T> {
     pub fn recent(&self) -> Vec<(Arc<Decision>, T)> {
         let kept = self.lock();
         kept.entries.iter().rev().map(Entry::shared).collect()
+    }
+
+    /// The kept decisions with their numbers, newest first. A number stays with its decision, and is not used again.
+    #[must_use]
+    pub fn numbered(&self) -> Vec<(u64, Arc<Decision>)> {
+        let kept = self.lock();
+        let entries = kept.entries.iter().rev();
+        let numbered = entries.map(|entry| (entry.number, entry.decision.clone()));
+        numbered.collect()
     }
 
     /// The decisions of one review, newest first. A review can have several, because kube-apiserver may send it again.

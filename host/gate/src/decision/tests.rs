@@ -3,6 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 use tollgate_admission::Cost;
 use tollgate_admission::review::decode::decode;
+use tollgate_admission::search::Search;
 use tollgate_config::{DecisionLimits, PluginName};
 
 use super::*;
@@ -39,6 +40,7 @@ fn report(ended: Ended) -> Report {
         existing: None,
         reinvoked: None,
         unsettled: Vec::new(),
+        rollout: None,
         cost: Cost {
             duration: Duration::from_millis(3),
             cpu_time: Duration::from_millis(2),
@@ -227,4 +229,100 @@ fn finds_decision_by_uid_prefix() {
         "prefixes of three characters match nothing"
     );
     assert!(found("6393").is_empty());
+}
+
+fn costly(uid: &str, plugin: &str, fuel: u64, cpu_milliseconds: f64) -> Decision {
+    let called = Called {
+        name: plugin.into(),
+        fuel,
+        cpu_milliseconds,
+        milliseconds: 2.0 * cpu_milliseconds,
+        ..Called::of(&report(Ended::Allowed), None)
+    };
+    Decision {
+        plugins: vec![called],
+        ..decision(uid)
+    }
+}
+
+fn numbers(answer: &serde_json::Value) -> Vec<u64> {
+    let decisions = answer["decisions"].as_array().unwrap().iter();
+    decisions
+        .map(|decision| decision["number"].as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn search_returns_pages_of_selected_decisions() {
+    let ring = Ring::new(limits(6, 1 << 20));
+    for index in 0..8 {
+        let plugin = if index % 2 == 0 { "labels" } else { "images" };
+        ring.push(costly(&format!("u-{index}"), plugin, 1, 1.0), ());
+    }
+    let ask = |search: &Search| super::search(&ring.numbered(), search, |one| json!(one));
+    let all = ask(&Search {
+        limit: 10,
+        ..Search::default()
+    });
+    assert_eq!(numbers(&all), [8, 7, 6, 5, 4, 3], "the oldest are evicted");
+    assert_eq!((&all["kept"], &all["next"]), (&json!(6), &json!(null)));
+    assert_eq!(all["since"], all["decisions"][5]["time"]);
+    let of_labels = |before| Search {
+        plugin: Some("label".to_owned()),
+        limit: 2,
+        before,
+        ..Search::default()
+    };
+    let first = ask(&of_labels(None));
+    assert_eq!(numbers(&first), [7, 5]);
+    assert_eq!((&first["matched"], &first["next"]), (&json!(3), &json!(5)));
+    // A page does not move when decisions are added meanwhile.
+    ring.push(costly("u-8", "images", 1, 1.0), ());
+    let second = ask(&of_labels(Some(5)));
+    assert_eq!(
+        numbers(&second),
+        Vec::<u64>::new(),
+        "decision 3 was evicted"
+    );
+    assert_eq!(second["next"], json!(null));
+}
+
+#[test]
+fn costs_sum_up_calls_by_plugin() {
+    let ring = Ring::new(limits(200, 1 << 20));
+    for fuel in 1..=100 {
+        ring.push(costly("a", "cheap", fuel, 0.001), ());
+    }
+    let mut denied = costly("b", "dear", 7, 0.3);
+    denied.plugins[0].denial = Some(Box::new(Denial {
+        code: None,
+        message: Text::of("no"),
+        causes: 0,
+        fields: Places::default(),
+    }));
+    ring.push(denied, ());
+    let mut excepted = costly("c", "never-called", 0, 0.0);
+    excepted.plugins[0].excepted = Some("moving house".to_owned());
+    ring.push(excepted, ());
+    let costs = super::costs(&ring.numbered());
+    assert_eq!(costs["decisions"], 102);
+    let [dear, cheap] = costs["costs"].as_array().unwrap().as_slice() else {
+        panic!("{costs}");
+    };
+    assert_eq!(
+        (&dear["plugin"], &dear["calls"]),
+        (&json!("dear"), &json!(1))
+    );
+    assert_eq!((&dear["denials"], &dear["faults"]), (&json!(1), &json!(0)));
+    assert_eq!(dear["shareOfCpuTime"], 0.75);
+    let milliseconds = json!({ "mean": 0.6, "p95": 0.6, "most": 0.6 });
+    assert_eq!(dear["milliseconds"], milliseconds);
+    let fuel = json!({ "mean": 50, "p95": 95, "most": 100 });
+    assert_eq!((&cheap["plugin"], &cheap["fuel"]), (&json!("cheap"), &fuel));
+}
+
+#[test]
+fn nothing_kept_costs_nothing() {
+    let costs = super::costs(&[]);
+    assert_eq!(costs, json!({ "costs": [], "decisions": 0, "since": null }));
 }

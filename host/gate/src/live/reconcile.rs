@@ -132,7 +132,7 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
     /// Digest of the unusable bytes; `None` if the bytes are not the reason.
     pub(crate) digest: Option<Arc<str>>,
-    /// Whether the reason is a missing signature by a trusted key.
+    /// Whether the reason is a signature or attestation that is missing.
     pub(crate) is_unsigned: bool,
 }
 

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use tollgate_config::{Serving, ServingPlugin, ServingState};
+use tollgate_config::{Mode, PluginName, Serving, ServingPlugin, ServingState};
 
 use super::reconcile::Snapshot;
 use crate::plugin::{Plugin, PluginSet, PluginState};
 
-/// Returns the plugins in effect, and how they differ from the desired ones.
-pub(super) fn serving(live: &PluginSet, snapshot: &Snapshot) -> Serving {
+/// Returns the plugins in effect, and how they differ from the desired ones. `enforces` says whether a rollout makes a
+/// plugin enforce already.
+pub(super) fn serving(
+    live: &PluginSet,
+    snapshot: &Snapshot,
+    enforces: impl Fn(&PluginName) -> bool,
+) -> Serving {
     let troubles = snapshot.troubles.iter();
     let unsigned = troubles
         .clone()
@@ -19,7 +24,10 @@ pub(super) fn serving(live: &PluginSet, snapshot: &Snapshot) -> Serving {
         names.map(|name| (name.clone(), held.what_to_do(name)))
     });
     Serving {
-        plugins: live.iter().map(|plugin| of(plugin)).collect(),
+        plugins: live
+            .iter()
+            .map(|plugin| of(plugin, enforces(&plugin.config.name)))
+            .collect(),
         troubles: troubles
             .map(|(name, (_, trouble))| (name.clone(), trouble.reason.clone()))
             .collect(),
@@ -30,7 +38,7 @@ pub(super) fn serving(live: &PluginSet, snapshot: &Snapshot) -> Serving {
     }
 }
 
-fn of(plugin: &Plugin) -> ServingPlugin {
+fn of(plugin: &Plugin, enforces: bool) -> ServingPlugin {
     let state = match &plugin.state {
         PluginState::Loaded(loaded) => {
             let interfaces = loaded.guest.interfaces();
@@ -45,8 +53,12 @@ fn of(plugin: &Plugin) -> ServingPlugin {
             reason: reason.clone(),
         },
     };
+    let mut config = plugin.config.clone();
+    if enforces {
+        config.mode = Mode::Enforce;
+    }
     ServingPlugin {
-        config: Arc::new(plugin.config.clone()),
+        config: Arc::new(config),
         digest: plugin.digest.clone(),
         state,
     }

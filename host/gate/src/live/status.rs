@@ -1,5 +1,6 @@
 //! The status of the reconciler, as `/plugins`, `/readyz` and the answers to reloads show it.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -177,6 +178,18 @@ impl Status {
     }
 }
 
+/// Adds what the replicas of the cluster say to the plugins of the page. Plugins that this replica does not know are left
+/// out.
+pub(super) fn add_replicas(page: &mut Value, mut replicas: BTreeMap<String, Vec<Value>>) {
+    let plugins = page["plugins"].as_array_mut();
+    for plugin in plugins.into_iter().flatten() {
+        let name = plugin["name"].as_str().unwrap_or_default();
+        if let Some(entries) = replicas.remove(name) {
+            plugin["replicas"] = entries.into();
+        }
+    }
+}
+
 /// One line about a plugin that is held at its previous configuration.
 fn line(held: &Held, name: &PluginName, because: HeldBecause) -> String {
     let awaited: Vec<String> = held
@@ -284,4 +297,24 @@ fn at(moment: Instant) -> String {
 fn timestamp(time: OffsetDateTime) -> String {
     let time = time.replace_nanosecond(0).unwrap_or(time);
     time.format(&Rfc3339).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_words_of_replicas_to_known_plugins() {
+        let mut page = json!({ "plugins": [{ "name": "labels" }, { "name": "from-file" }] });
+        let entry = json!({ "name": "pod-a", "ready": true });
+        let replicas = [
+            ("labels".to_owned(), vec![entry.clone()]),
+            ("unknown".to_owned(), vec![entry.clone()]),
+        ];
+        add_replicas(&mut page, replicas.into());
+        let expected = json!({
+            "plugins": [{ "name": "labels", "replicas": [entry] }, { "name": "from-file" }],
+        });
+        assert_eq!(page, expected);
+    }
 }

@@ -27,6 +27,7 @@ use super::reconcile::{
     CallerId, Event, Failure, LastKnownGood, Note, Order, Place, Report, Serving, Stamps, State,
     Step, Ticket,
 };
+use super::rollout::{self, Page, RolloutRequest, Rollouts};
 use super::serving::serving;
 use super::status::{Status, answer};
 use super::watch::{Reading, Watch, read, stamps};
@@ -52,6 +53,9 @@ pub struct Reconciler {
     reclaim: Arc<Reclaim>,
     reload_requests: mpsc::Receiver<ReloadRequest>,
     reload_sender: mpsc::Sender<ReloadRequest>,
+    rollouts: Rollouts,
+    rollout_requests: mpsc::Receiver<RolloutRequest>,
+    rollout_sender: mpsc::Sender<RolloutRequest>,
 }
 
 /// The inputs of a server's start.
@@ -161,6 +165,9 @@ impl Reconciler {
             additions,
         } = begin;
         let (reload_sender, reload_requests) = mpsc::channel(CALLERS);
+        let (rollout_sender, rollout_requests) = mpsc::channel(CALLERS);
+        let cache = config.registries.cache_directory.as_deref();
+        let rollouts = Rollouts::new(cache, origin.path(), metrics.clone());
         let known_good = last_good
             .as_ref()
             .map(|records| last_known_good(records, &origin));
@@ -193,6 +200,9 @@ impl Reconciler {
             reclaim,
             reload_requests,
             reload_sender,
+            rollouts,
+            rollout_requests,
+            rollout_sender,
         }
     }
 
@@ -208,6 +218,14 @@ impl Reconciler {
         self.reload_sender.clone()
     }
 
+    pub(super) fn rollout_page(&self) -> Page {
+        self.rollouts.page()
+    }
+
+    pub(super) fn rollout_sender(&self) -> mpsc::Sender<RolloutRequest> {
+        self.rollout_sender.clone()
+    }
+
     /// Runs for as long as plugins are served. Notifies `opened` when the first plugins are in effect.
     pub async fn run(mut self, pipeline: Arc<Pipeline>, opened: oneshot::Sender<()>) {
         if let Some(records) = &self.last_good {
@@ -217,6 +235,8 @@ impl Reconciler {
         }
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut rollout_ticks = interval(rollout::PERIOD);
+        rollout_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
         let (fetched, mut all_fetched) = mpsc::channel(FETCHED);
         let mut work = Work::new(pipeline, opened, fetched);
@@ -261,6 +281,17 @@ impl Reconciler {
                     // A read that is under way may have missed the change.
                     work.again = matches!(work.scan, Some(Scan::Read { .. }));
                     self.begin_read(&mut work);
+                }
+                _ = rollout_ticks.tick(), if !self.rollouts.is_empty() => {
+                    if self.rollouts.tick() {
+                        self.republish(&work);
+                    }
+                }
+                Some(request) = self.rollout_requests.recv() => {
+                    let answer = self.rollouts.change(&request.plugin, request.change);
+                    self.republish(&work);
+                    // The caller may be gone.
+                    drop(request.answer.send(answer));
                 }
                 Some(request) = self.reload_requests.recv() => {
                     work.queue(request);
@@ -417,11 +448,7 @@ impl Reconciler {
                 }
             }
         }
-        if let Some(additions) = &self.additions {
-            let snapshot = &self.status.lock().snapshot;
-            let serving = serving(&work.pipeline.live(), snapshot);
-            additions.serving.send_replace(Arc::new(serving));
-        }
+        self.tell(work);
         if is_reload || is_swap {
             self.metrics.reloaded(match (is_degraded, is_swap) {
                 (true, _) => "failed",
@@ -432,6 +459,26 @@ impl Reconciler {
         for (caller_id, report) in answers {
             work.answer(caller_id, &report);
         }
+    }
+
+    /// Tells the sources of entries what serves.
+    fn tell(&self, work: &Work) {
+        let Some(additions) = &self.additions else {
+            return;
+        };
+        let snapshot = &self.status.lock().snapshot;
+        let live = work.pipeline.live();
+        let serving = serving(&live, snapshot, |name| self.rollouts.enforces(name));
+        additions.serving.send_replace(Arc::new(serving));
+    }
+
+    /// Publishes the plugins that serve already, with the rollouts as they are now.
+    fn republish(&self, work: &Work) {
+        let live = work.pipeline.live();
+        let set = PluginSet::new(live.all().cloned().collect());
+        let set = set.with_rollouts(self.rollouts.rollouts());
+        work.pipeline.publish(set);
+        self.tell(work);
     }
 
     fn begin_load(&self, order: Order, work: &mut Work) {
@@ -460,14 +507,16 @@ impl Reconciler {
     }
 
     fn publish(
-        &self,
+        &mut self,
         places: Vec<Place<SharedCode>>,
         changed: &BTreeSet<PluginName>,
         work: &mut Work,
     ) {
         let live = work.pipeline.live();
         let plugins = places.into_iter().map(|place| self.plugin(place, &live));
-        let set = PluginSet::new(plugins.collect());
+        let plugins: Vec<Arc<Plugin>> = plugins.collect();
+        let rollouts = self.rollouts.follow(&plugins);
+        let set = PluginSet::new(plugins).with_rollouts(rollouts);
         work.pipeline.publish(set);
         self.reclaim.loaded();
         if let Some(opened) = work.opened.take() {
@@ -514,15 +563,26 @@ impl Reconciler {
         let Some(last_good) = &self.last_good else {
             return;
         };
-        // A shadow answers no requests, so it is not recorded.
         let in_force = || {
             let places = self.state.places().iter();
             places.filter(|place| !place.config.is_shadow())
         };
-        let enabled = in_force().filter(|place| place.config.enabled);
+        // A shadow answers no requests, so it is not recorded. The new version of a rollout does, so the cache has to
+        // keep its artifact.
+        let rolled_out: BTreeSet<PluginName> = in_force()
+            .filter(|place| place.config.active_rollout().is_some())
+            .map(|place| place.config.name.of_shadow())
+            .collect();
+        let recorded = || {
+            let places = self.state.places().iter();
+            places.filter(|place| {
+                !place.config.is_shadow() || rolled_out.contains(&place.config.name)
+            })
+        };
+        let enabled = recorded().filter(|place| place.config.enabled);
         let names: BTreeSet<&PluginName> = enabled.map(|place| &place.config.name).collect();
         self.recorded.retain(|name, _| names.contains(name));
-        for place in in_force() {
+        for place in recorded() {
             let Serving::Code(loaded) = &place.serving else {
                 continue;
             };

@@ -10,9 +10,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tollgate_admission::Phase;
 use tollgate_engine::{Engine, Overload, SHADOW_CALLS, Secrecy, Subject};
@@ -20,6 +18,7 @@ use tollgate_telemetry::metrics::{Comparison as Counted, Metrics};
 
 use super::outcome::Ended;
 use super::{mutate, validate};
+use crate::idle::{Share, lower_priority};
 use crate::plugin::{PluginState, Shadow};
 use crate::shadow::{Call, Verdict};
 
@@ -59,26 +58,11 @@ struct Waiting {
     _room: Arc<OwnedSemaphorePermit>,
 }
 
-/// Keeps the thread within its share of a processor.
-struct Share {
-    /// The instant at which the CPU time used so far is paid for.
-    paid: Instant,
-    /// CPU time of the thread at the last check.
-    spent: Duration,
-}
-
 /// Most comparisons that may wait or run.
 const PLACES: usize = 256;
 /// Most KiB of review bodies that these comparisons hold. The decoded reviews take several times as much memory.
 const ROOM_KIB: u32 = 16 << 10;
 const KIB: usize = 1 << 10;
-/// The thread gets one part in this many of a processor's time.
-const PART: u32 = 4;
-/// Unused time is saved up for at most this long.
-const CREDIT: Duration = Duration::from_millis(100);
-/// The highest nice value, which is the lowest priority.
-const NICE: i32 = 19;
-
 // === impl Comparison ===
 
 impl Comparison {
@@ -103,6 +87,9 @@ impl Comparison {
         };
         let limits = &self.shadow.plugin.config.limits;
         let compared = self.shadow.counts.take(&call, limits);
+        if let Some(tally) = self.shadow.tally.as_ref().filter(|_| !compared.unfinished) {
+            tally.judged(shadow.outcome(), self.live.outcome());
+        }
         let plugin = self.shadow.live_name();
         let result = match &compared.difference {
             _ if compared.unfinished => Counted::Unfinished,
@@ -249,11 +236,11 @@ fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
     };
     runtime.block_on(async {
         let calls = Arc::new(Semaphore::new(SHADOW_CALLS as usize));
-        let mut share = Share::new(Instant::now(), thread_time());
+        let mut share = Share::begin();
         while let Some(waiting) = queue.recv().await {
             // The semaphore is never closed, so this always returns a permit.
             let turn = calls.clone().acquire_owned().await;
-            if let Some(pause) = share.pause(Instant::now(), thread_time()) {
+            if let Some(pause) = share.pause() {
                 tokio::time::sleep(pause).await;
             }
             let shared = shared.clone();
@@ -263,76 +250,4 @@ fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
             });
         }
     });
-}
-
-/// Gives this thread the lowest priority. On Linux, other threads are not affected.
-///
-/// A nice value alone is not enough: a serving thread may still have to wait some milliseconds for a nice thread's
-/// time slice to end. `SCHED_IDLE` avoids that. If the system refuses it, nothing breaks, because the thread's share
-/// of a processor is bounded anyway.
-#[expect(unsafe_code, reason = "rustix has no call for it")]
-fn lower_priority() {
-    let _: Result<i32, _> = rustix::process::nice(NICE);
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: 0 is the calling thread, and the parameters outlive the call.
-    let _: i32 = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
-}
-
-/// Returns the CPU time that this thread has used.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
-}
-
-// === impl Share ===
-
-impl Share {
-    fn new(now: Instant, spent: Duration) -> Self {
-        Self { paid: now, spent }
-    }
-
-    /// Returns how long to wait if the thread has used `spent` CPU time by now. Returns none if part of its share is
-    /// left.
-    fn pause(&mut self, now: Instant, spent: Duration) -> Option<Duration> {
-        let more = spent.saturating_sub(self.spent);
-        self.spent = spent;
-        let earliest = now.checked_sub(CREDIT).unwrap_or(now);
-        self.paid = self.paid.max(earliest) + more * PART;
-        let pause = self.paid.saturating_duration_since(now);
-        (!pause.is_zero()).then_some(pause)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uses_at_most_a_quarter_of_a_processor() {
-        let began = Instant::now();
-        let mut share = Share::new(began, Duration::ZERO);
-        let (mut now, mut spent) = (began, Duration::ZERO);
-        for _ in 0..100 {
-            let worked = Duration::from_millis(40);
-            now += worked;
-            spent += worked;
-            now += share.pause(now, spent).unwrap_or_default();
-        }
-        let (used, passed) = (spent.as_secs_f64(), (now - began).as_secs_f64());
-        assert!(
-            (0.24..0.27).contains(&(used / passed)),
-            "{used} of {passed}"
-        );
-    }
-
-    #[test]
-    fn unused_share_does_not_accumulate() {
-        let began = Instant::now();
-        let mut share = Share::new(began, Duration::ZERO);
-        let later = began + Duration::from_secs(3600);
-        assert_eq!(share.pause(later, Duration::from_millis(20)), None);
-        let pause = share.pause(later, Duration::from_millis(60));
-        assert_eq!(pause, Some(Duration::from_millis(140)));
-    }
 }

@@ -7,10 +7,13 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tollgate_admission::Phase;
+use tollgate_admission::canary::Prover;
 use tollgate_admission::chain;
 use tollgate_admission::review::decode::{DecodeError, Review, ReviewVersion, decode_within};
 use tollgate_admission::review::head::decode_head;
 use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_admission::search::Search;
+use tollgate_admission::trace::Observed;
 use tollgate_admission::{Body, Call, Endpoint, Gate, Readiness, Reply};
 use tollgate_config::{DecisionLimits, Mode};
 use tollgate_engine::{Clock, Engine, Fault};
@@ -19,6 +22,7 @@ use tollgate_telemetry::metrics::Metrics;
 
 use super::audit::{Audit, Auditor};
 use super::blocking::blocking_if;
+use super::canary;
 use super::compare::{Comparer, Comparison};
 use super::identity::{Identity, log_request};
 use super::merge::merge;
@@ -28,7 +32,8 @@ use super::passed_over::PassedOver;
 use super::record;
 use super::unserved::Watcher;
 use super::validate::validate;
-use crate::decision::{Decision, Ring};
+use crate::decision::{self, Decision, Ring};
+use crate::export::Exports;
 use crate::pipeline::respond::respond;
 use crate::plugin::{PluginSet, PluginState};
 use crate::recording::Recording;
@@ -52,6 +57,10 @@ pub struct Pipeline {
     decisions: Ring<Weak<PluginSet>>,
     /// None if reviews are not recorded.
     recording: Option<Arc<Recording>>,
+    /// None if nobody registers this host's webhooks by itself.
+    prover: Option<Arc<dyn Prover>>,
+    /// None if neither traces nor decisions are exported.
+    exports: Option<Arc<Exports>>,
     max_depth: u32,
     /// Memory for the decoded documents of all reviews. None means no limit.
     room: Option<Arc<Room>>,
@@ -122,6 +131,8 @@ impl Pipeline {
             unserved,
             decisions: Ring::new(DecisionLimits::default()),
             recording: None,
+            prover: None,
+            exports: None,
             max_depth,
             room: None,
         }
@@ -152,6 +163,18 @@ impl Pipeline {
         Self { recording, ..self }
     }
 
+    /// Sets who proves to kube-apiserver's clients that a webhook is called.
+    #[must_use]
+    pub fn with_prover(self, prover: Option<Arc<dyn Prover>>) -> Self {
+        Self { prover, ..self }
+    }
+
+    /// Sets where traces and decisions are exported.
+    #[must_use]
+    pub fn with_exports(self, exports: Option<Arc<Exports>>) -> Self {
+        Self { exports, ..self }
+    }
+
     /// Evaluates one review like [`Gate::review`], including audits, and returns everything about it. The pipeline
     /// keeps no record of the review and calls no shadow.
     pub async fn examine(&self, call: Call) -> Examined {
@@ -171,7 +194,9 @@ impl Pipeline {
             review,
             audits,
             comparisons: _,
-        } = self.evaluate(engine, &call, &plugins).await;
+        } = self
+            .evaluate(engine, &call, &plugins, Observed::default())
+            .await;
         let mut decision = review
             .as_ref()
             .map(|review| record::decision(&call, &plugins, review, &reply));
@@ -195,7 +220,8 @@ impl Pipeline {
     }
 
     /// Returns the plugin set that the next request will use.
-    pub(crate) fn live(&self) -> Arc<PluginSet> {
+    #[must_use]
+    pub fn live(&self) -> Arc<PluginSet> {
         self.plugins.load_full()
     }
 
@@ -230,8 +256,13 @@ impl Pipeline {
         call: &Call,
         plugins: &PluginSet,
         review: Review,
+        observed: Observed,
     ) -> Evaluated {
-        let Review { version, request } = review;
+        let Review {
+            version,
+            mut request,
+        } = review;
+        request.observed = observed;
         let request = Arc::new(request);
         let only = call.plugin.as_deref();
         let (reports, patch, audits, comparisons, passed_over) = match call.endpoint {
@@ -320,10 +351,10 @@ impl Pipeline {
         let phase = phase_of(call.endpoint);
         let reports: Vec<Report> = plugins
             .iter()
-            .filter(|plugin| {
-                call.plugin
-                    .as_deref()
-                    .is_none_or(|name| plugin.config.name.as_str() == name)
+            .filter(|plugin| plugin.is_asked_by(call.plugin.as_deref()))
+            .map(|plugin| {
+                let namespace = head.request.namespace.as_deref();
+                plugins.answering(plugin, namespace).plugin
             })
             .filter(|plugin| {
                 plugin.config.mode != Mode::Audit && plugin.could_be_asked(phase, &head.request)
@@ -387,7 +418,13 @@ impl Pipeline {
         )))
     }
 
-    async fn evaluate(&self, engine: &Engine, call: &Call, plugins: &PluginSet) -> Evaluated {
+    async fn evaluate(
+        &self,
+        engine: &Engine,
+        call: &Call,
+        plugins: &PluginSet,
+        observed: Observed,
+    ) -> Evaluated {
         if let Some(reply) = self.unserved.refusal(call, plugins) {
             return Evaluated::refused(reply);
         }
@@ -410,8 +447,12 @@ impl Pipeline {
             decode_within(&body, max_depth, &account)
         });
         match decoded {
+            Ok(review) if review.request.is_canary() => {
+                let prover = self.prover.as_deref();
+                Evaluated::refused(canary::answer(call, plugins, &review, prover))
+            }
             Ok(review) => {
-                let evaluated = self.take(engine, call, plugins, review).await;
+                let evaluated = self.take(engine, call, plugins, review, observed).await;
                 // Other reviews held the memory, so a plugin's answer could not be read or applied. This is neither
                 // the plugin's fault nor a verdict.
                 if account.was_crowded() {
@@ -444,12 +485,18 @@ impl Gate for Pipeline {
     async fn review(&self, call: Call) -> Reply {
         // The review uses this set to its end, even if another one is published meanwhile.
         let plugins = self.plugins.load_full();
+        let exports = self.exports.as_ref();
+        let trace = exports.and_then(|exports| exports.begin(&call));
+        let observed = match &trace {
+            Some(trace) => Observed::by(trace.clone()),
+            None => Observed::default(),
+        };
         let Evaluated {
             reply,
             review,
             audits,
             comparisons,
-        } = self.evaluate(&self.engine, &call, &plugins).await;
+        } = self.evaluate(&self.engine, &call, &plugins, observed).await;
         let bytes = match &call.body {
             Body::Whole(body) => body.len(),
             Body::TooLarge { .. } => 0,
@@ -465,8 +512,18 @@ impl Gate for Pipeline {
         if let (Some(recording), Some(review)) = (&self.recording, &review) {
             recording.take(&call, &plugins, review, &reply);
         }
-        if let Some(review) = review.filter(|_| self.decisions.is_on()) {
-            let decision = record::decision(&call, &plugins, &review, &reply);
+        let is_wanted = |review: &Reviewed| {
+            self.decisions.is_on()
+                || exports.is_some_and(|exports| exports.wants(trace.as_ref(), review))
+        };
+        let decision = review
+            .filter(is_wanted)
+            .map(|review| record::decision(&call, &plugins, &review, &reply));
+        if let Some(exports) = exports {
+            let (trace, decision) = (trace.as_ref(), decision.as_ref());
+            exports.take(trace, call.endpoint, decision, &plugins, &reply);
+        }
+        if let Some(decision) = decision.filter(|_| self.decisions.is_on()) {
             self.decisions.push(decision, Arc::downgrade(&plugins));
         }
         self.auditor.start(audits, bytes);
@@ -500,6 +557,14 @@ impl Gate for Pipeline {
             }
         };
         serde_json::json!({ "decisions": decisions })
+    }
+
+    fn search(&self, search: &Search) -> serde_json::Value {
+        decision::search(&self.decisions.numbered(), search, record::overview)
+    }
+
+    fn costs(&self) -> serde_json::Value {
+        decision::costs(&self.decisions.numbered())
     }
 
     fn readiness(&self) -> Readiness {

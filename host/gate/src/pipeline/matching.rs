@@ -4,7 +4,7 @@
 //! in a webhook configuration. Cheap checks that often exclude a plugin come first:
 //!
 //! ```text
-//! rules → namespaces → users → labels → conditions → exceptions
+//! namespace of a namespace's plugin → rules → namespaces → users → labels → conditions → exceptions
 //! ```
 //!
 //! Matching allocates nothing before the conditions, because the host checks every plugin for every request.
@@ -56,11 +56,21 @@ impl Plugin {
         object: Option<&Json>,
     ) -> Standing<'_> {
         let decided = match self.request_filter(phase) {
+            _ if !self.config.sees(request) => Decided::Fails(Mismatch::Tenant),
             RequestFilter::Nothing => Decided::Fails(Mismatch::Phase),
             RequestFilter::Everything => Decided::Holds,
             RequestFilter::Matching(matching) => matching.decide(request, object),
         };
         self.standing_after(decided, request)
+    }
+
+    /// Whether a review to this path runs the plugin. `only` is the plugin that the path names. A plugin of a namespace
+    /// has a path and a webhook of its own, so that its rules are no burden to the rest of the cluster.
+    pub(crate) fn is_asked_by(&self, only: Option<&str>) -> bool {
+        match only {
+            Some(name) => self.config.name.as_str() == name,
+            None => self.config.name.namespace().is_none(),
+        }
     }
 
     /// Finds the plugin's standing after its conditions have been decided.
@@ -103,7 +113,7 @@ impl Plugin {
             RequestFilter::Everything => true,
             RequestFilter::Matching(matching) => matching.matches(request).is_some(),
         };
-        matches && self.exception(request).is_none()
+        matches && self.config.sees(request) && self.exception(request).is_none()
     }
 
     fn exception(&self, request: &AdmissionRequest) -> Option<&Exception> {
@@ -117,3 +127,6 @@ impl Plugin {
             .find(|exception| exception.covers(request) && exception.is_active(now))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,8 +24,9 @@ use super::blocking::blocking_if;
 use super::compare::Comparison;
 use super::outcome::{Ended, Report};
 use super::passed_over::{PassedOver, Reason};
+use super::rollout::{AfterChain, follow_mutators, kind, outcome};
 use super::turn::{Answered, Beginning, Called, Turn, is_final};
-use crate::plugin::{Plugin, PluginSet};
+use crate::plugin::{Answering, FollowUp, Outcome, Plugin, PluginSet};
 use crate::shadow::Verdict;
 use tollgate_admission::text::{Limit, one_line};
 
@@ -104,6 +105,15 @@ struct Evaluated {
     known_secrecy: Secrecy,
 }
 
+/// A mutator's answer in a rollout.
+struct Rolled<'r> {
+    /// The turn of the version whose answer counts.
+    turn: Turn<'r>,
+    evaluated: Evaluated,
+    /// Which version answers and why, and whether its answer still has to be counted.
+    why: Option<(Arc<str>, bool)>,
+}
+
 /// Limits for applying one plugin's patch, which fuel does not meter. Within them, a patch takes about 100 ms at
 /// worst.
 const LIMITS: ApplyLimits = ApplyLimits {
@@ -163,10 +173,13 @@ pub(super) async fn mutate(
     let mut comparisons = Vec::new();
     let mut passed_over = Vec::new();
     let mut seats = Vec::new();
+    let mut after_chain: Vec<AfterChain<'_>> = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
-        if only.is_some_and(|name| plugin.config.name.as_str() != name) {
+        if !plugin.is_asked_by(only) {
             continue;
         }
+        let answering = plugins.answering(plugin, request.namespace.as_deref());
+        let plugin = answering.plugin;
         let turn = Turn {
             plugin,
             phase: Phase::Mutate,
@@ -191,7 +204,7 @@ pub(super) async fn mutate(
             request: request.clone(),
             object: chain.current.clone(),
         };
-        let shadow = plugins.shadow_of(plugin);
+        let shadow = answering.shadow(plugins);
         chain.keeps_versions |= plugin.config.mode == Mode::Audit || shadow.is_some();
         if plugin.config.mode == Mode::Audit {
             audits.push(Audit {
@@ -202,8 +215,11 @@ pub(super) async fn mutate(
             });
             continue;
         }
+        let input = answering.rollout.map(|_| subject.clone());
+        chain.keeps_versions |= input.is_some();
         let shadowed = shadow.map(|shadow| (shadow.clone(), subject.clone()));
-        let answered = match turn.call(engine, subject, deadline).await {
+        let until = answering.deadline(deadline);
+        let answered = match turn.call(engine, subject, until).await {
             Ok(answered) => answered,
             // A plugin in mode warn has no effect on the verdict, so the request passes without its answer.
             Err(_) if plugin.config.mode == Mode::Warn => {
@@ -221,13 +237,42 @@ pub(super) async fn mutate(
             live_fuel: evaluated.called.fuel,
             subject,
         }));
-        let report = chain.take(&turn, index, plugins, metrics, evaluated);
+        let Rolled {
+            turn,
+            evaluated,
+            why,
+        } = match (answering.rollout, &input) {
+            (Some(_), Some(input)) => {
+                let following = round.fall_back(&chain, answering, evaluated, input.clone());
+                // Boxed, because few plugins have a rollout.
+                Box::pin(following).await?
+            }
+            _ => Rolled {
+                turn,
+                evaluated,
+                why: None,
+            },
+        };
+        let (ended, plugin) = (evaluated.outcome(), turn.plugin);
+        let has_new_answer = why.as_ref().is_none_or(|(_, answers_new)| *answers_new);
+        let mut report = chain.take(&turn, index, plugins, metrics, evaluated);
+        report.rollout = why.map(|(text, _)| text);
+        if let (Some(rollout), Some(subject)) = (answering.rollout, input)
+            && has_new_answer
+        {
+            after_chain.push(AfterChain {
+                rollout,
+                what: rollout.follow_up(ended),
+                subject,
+                report: reports.len(),
+            });
+        }
         let settled = is_final(&report);
         if report.mode == Mode::Enforce
             && plugin.config.reinvocation_policy == ReinvocationPolicy::IfNeeded
         {
             chain.keeps_versions = true;
-            seats.push(reinvoke::Seat::new(index, reports.len(), &chain));
+            seats.push(reinvoke::Seat::new(plugin, index, reports.len(), &chain));
         }
         reports.push(report);
         if settled {
@@ -238,6 +283,15 @@ pub(super) async fn mutate(
     if !seats.is_empty() && !reports.iter().any(Report::refuses) {
         reinvoke::reinvoke(&round, &mut chain, seats, &mut reports).await?;
     }
+    follow_mutators(
+        after_chain,
+        engine,
+        metrics,
+        deadline,
+        max_depth,
+        &mut reports,
+    )
+    .await;
     let patch = blocking_if(chain.heavy, || chain.prove()).map_err(MutateError::Unproven)?;
     Ok(Mutated {
         reports,
@@ -246,6 +300,58 @@ pub(super) async fn mutate(
         comparisons,
         passed_over,
     })
+}
+
+// === impl Round ===
+
+impl<'r> Round<'r> {
+    /// Follows up on the first call in a rollout: if the new version faulted, the old version answers.
+    async fn fall_back(
+        &self,
+        chain: &Chain,
+        answering: Answering<'r>,
+        evaluated: Evaluated,
+        subject: Subject,
+    ) -> Result<Rolled<'r>, MutateError> {
+        let phase = Phase::Mutate;
+        let turn = Turn {
+            plugin: answering.plugin,
+            phase,
+        };
+        let Some(rollout) = answering.rollout else {
+            let why = None;
+            return Ok(Rolled {
+                turn,
+                evaluated,
+                why,
+            });
+        };
+        if !matches!(rollout.follow_up(evaluated.outcome()), FollowUp::CallOld) {
+            let why = Some((rollout.why(), true));
+            return Ok(Rolled {
+                turn,
+                evaluated,
+                why,
+            });
+        }
+        rollout.faulted();
+        // Counts and logs the fault.
+        let fault = turn.report(self.request, evaluated.called, evaluated.ended);
+        let why = rollout.why_old(kind(&fault.ended));
+        let turn = Turn {
+            plugin: rollout.old,
+            phase,
+        };
+        let answered = turn.call(self.engine, subject, self.deadline).await;
+        let answered = answered.map_err(MutateError::Overload)?;
+        let evaluated = chain.evaluate(&turn, answered, self.max_depth);
+        rollout.old_called(evaluated.called.cpu);
+        Ok(Rolled {
+            turn,
+            evaluated,
+            why: Some((why, false)),
+        })
+    }
 }
 
 // === impl Chain ===
@@ -379,6 +485,11 @@ impl Evaluated {
             called,
             known_secrecy,
         }
+    }
+
+    /// Returns how the call ended, as far as a rollout looks at it.
+    fn outcome(&self) -> Outcome {
+        self.ended.as_ref().map_or(Outcome::Faults, outcome)
     }
 
     /// Returns the verdict on this object alone.

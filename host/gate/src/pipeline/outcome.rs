@@ -38,6 +38,8 @@ pub struct Report {
     pub cost: Cost,
     /// The digest of the plugin's content, as `sha256:…`; `None` if the file could not be read.
     pub digest: Option<Arc<str>>,
+    /// Which version of the plugin this is, and why; `None` if nothing is rolled out.
+    pub rollout: Option<Arc<str>>,
 }
 
 /// The end of a plugin's turn.
@@ -140,6 +142,7 @@ impl Report {
             unsettled: Vec::new(),
             cost: Cost::default(),
             digest,
+            rollout: None,
         }
     }
 

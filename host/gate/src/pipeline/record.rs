@@ -9,6 +9,7 @@ use tollgate_admission::namespaces::LookedUp;
 use tollgate_admission::review::request::{
     AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation,
 };
+use tollgate_admission::trace::Observed;
 use tollgate_admission::{Call, Endpoint, Reply};
 use tollgate_config::{Match, Mode};
 use tollgate_json::document::{Account, Json};
@@ -39,12 +40,21 @@ pub(super) fn decision(
 }
 
 impl Reviewed {
+    /// Whether the request is allowed.
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|outcome| outcome.allowed)
+    }
+
     /// Returns the part of each plugin that was called.
     pub(crate) fn called(&self, plugins: &PluginSet) -> Vec<Called> {
         // Reports come in the order of the plugins, so one pass finds all of them.
         let mut rest = plugins.iter();
         let called = self.reports.iter().map(|report| {
-            let plugin = rest.find(|plugin| plugin.config.name == report.plugin);
+            // In a rollout, the other version of a plugin may have a report of its own.
+            let plugin = match report.plugin.shadow_of() {
+                Some(entry) => plugins.get(entry),
+                None => rest.find(|plugin| plugin.config.name == report.plugin),
+            };
             let matching = plugin.and_then(|plugin| matching(plugin));
             Called::of(
                 report,
@@ -97,6 +107,8 @@ pub(super) fn not_called(decision: &Decision, plugins: &PluginSet) -> Vec<NotCal
         }
         let why = if decision.only.as_deref().is_some_and(|only| only != name) {
             Cow::Borrowed("the request path selects another plugin only")
+        } else if decision.only.is_none() && plugin.config.name.namespace().is_some() {
+            Cow::Borrowed("it is a plugin of a namespace, which has a path of its own")
         } else {
             let mut passed_over = decision.passed_over.iter();
             match passed_over.find(|passed_over| passed_over.is_of(index)) {
@@ -191,5 +203,6 @@ fn request(decision: &Decision) -> AdmissionRequest {
         document: Json::from(json!({ "userInfo": { "username": decision.user } })),
         memory: Account::unlimited(),
         looked_up: LookedUp::default(),
+        observed: Observed::default(),
     }
 }

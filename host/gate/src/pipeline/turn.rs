@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tollgate_admission::Cost;
 use tollgate_admission::Phase;
 use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_admission::trace::{ObservedCall, Watch};
 use tollgate_config::condition::{Condition, ConditionError, decide};
 use tollgate_config::{Exception, FailurePolicy, Mode};
 use tollgate_engine::{
@@ -185,7 +186,8 @@ impl Turn<'_> {
         subject: Subject,
         deadline: Instant,
     ) -> Result<Answered, Overload> {
-        match &self.plugin.state {
+        let watch = subject.request.observed.begin();
+        let answered = match &self.plugin.state {
             PluginState::Loaded(loaded) => read(
                 loaded
                     .guest
@@ -203,7 +205,33 @@ impl Turn<'_> {
                 let fault = Fault::NotLoaded { reason };
                 Ok((Err(fault), Called::nothing(&subject.request)))
             }
+        };
+        if let Some(watch) = watch {
+            self.tell(watch, &answered);
         }
+        answered
+    }
+
+    /// Tells the observer of the review about a call.
+    #[cold]
+    fn tell(&self, watch: Watch, answered: &Result<Answered, Overload>) {
+        let config = &self.plugin.config;
+        let (fault, called) = match answered {
+            Ok((answer, called)) => (answer.as_ref().err().map(Fault::kind), Some(called)),
+            Err(_) => (Some("overload"), None),
+        };
+        watch.end(|began, duration| ObservedCall {
+            plugin: config.name.shared(),
+            digest: self.plugin.digest.clone(),
+            mode: config.mode.as_str(),
+            failure_policy: config.failure_policy.as_str(),
+            phase: self.phase,
+            began,
+            duration,
+            cpu_time: called.map_or(Duration::ZERO, |called| called.cpu),
+            fuel: called.map_or(0, |called| called.fuel),
+            fault,
+        });
     }
 
     /// Counts and logs the end of the turn, and makes its report.

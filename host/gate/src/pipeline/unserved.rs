@@ -308,10 +308,7 @@ fn serves(call: &Call, plugins: &PluginSet, request: &AdmissionRequest) -> bool 
     let phase = phase_of(call.endpoint);
     plugins
         .iter()
-        .filter(|plugin| {
-            let only = call.plugin.as_deref();
-            only.is_none_or(|name| plugin.config.name.as_str() == name)
-        })
+        .filter(|plugin| plugin.is_asked_by(call.plugin.as_deref()))
         .any(|plugin| match plugin.request_filter(phase) {
             RequestFilter::Nothing => false,
             RequestFilter::Everything => true,

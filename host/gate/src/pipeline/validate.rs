@@ -24,8 +24,9 @@ use super::audit::Audit;
 use super::compare::Comparison;
 use super::outcome::{Ended, Report};
 use super::passed_over::{PassedOver, Reason};
+use super::rollout::{Followed, follow_validator};
 use super::turn::{Beginning, Turn};
-use crate::plugin::{Plugin, PluginSet};
+use crate::plugin::{Answering, Plugin, PluginSet};
 use crate::shadow::Verdict;
 use existing::Excusing;
 
@@ -43,9 +44,9 @@ pub(super) struct Validated {
     reason = "nearly all are reports, and a box would be one allocation more in each call"
 )]
 enum Evaluated {
-    /// The report, and the comparison to make. The plugin was called, or was not called for a reason that is
-    /// reported.
-    Reported(Report, Option<Comparison>),
+    /// The report, the comparison to make, and the report of a version that only warns. The plugin was called, or was
+    /// not called for a reason that is reported.
+    Reported(Report, Option<Comparison>, Option<Box<Report>>),
     /// The plugin is in mode audit, so it is called after the answer.
     Audited(Audit),
     /// The plugin was passed over.
@@ -102,16 +103,18 @@ pub(super) async fn validate(
     let mut place = None;
     let mut under_way = FuturesUnordered::new();
     for (index, plugin) in plugins.iter().enumerate() {
-        if only.is_some_and(|name| plugin.config.name.as_str() != name) {
+        if !plugin.is_asked_by(only) {
             continue;
         }
+        let answering = plugins.answering(plugin, request.namespace.as_deref());
+        let plugin = answering.plugin;
         let turn = Turn {
             plugin,
             phase: Phase::Validate,
         };
         let later = match turn.begin_inline(engine, request, request.object.as_ref()) {
             Ok(Beginning::Call) if plugin.config.mode == Mode::Audit => {
-                audits.push(round.audit(plugin));
+                audits.push(round.audit(answering));
                 continue;
             }
             Ok(Beginning::Call) => None,
@@ -120,7 +123,7 @@ pub(super) async fn validate(
                 continue;
             }
             Ok(Beginning::Report(report)) => {
-                evaluated.push((index, Evaluated::Reported(*report, None)));
+                evaluated.push((index, Evaluated::Reported(*report, None, None)));
                 continue;
             }
             Err(later) => Some(later),
@@ -133,7 +136,7 @@ pub(super) async fn validate(
                     turn.begin_elsewhere(later, round.engine, request, object, round.deadline);
                 match Box::pin(beginning).await {
                     Beginning::Call if turn.plugin.config.mode == Mode::Audit => {
-                        return Ok((index, Evaluated::Audited(round.audit(turn.plugin))));
+                        return Ok((index, Evaluated::Audited(round.audit(answering))));
                     }
                     Beginning::Call => {}
                     Beginning::NotCalled(mismatch) => {
@@ -141,11 +144,11 @@ pub(super) async fn validate(
                         return Ok((index, Evaluated::PassedOver(passed_over)));
                     }
                     Beginning::Report(report) => {
-                        return Ok((index, Evaluated::Reported(*report, None)));
+                        return Ok((index, Evaluated::Reported(*report, None, None)));
                     }
                 }
             }
-            let evaluated = round.call(index, turn.plugin).await?;
+            let evaluated = round.call(index, answering).await?;
             Ok::<_, Overload>((index, evaluated))
         };
         let mut call = match place.take() {
@@ -172,8 +175,9 @@ pub(super) async fn validate(
     let mut comparisons = Vec::new();
     for (_, evaluated) in evaluated {
         match evaluated {
-            Evaluated::Reported(report, comparison) => {
+            Evaluated::Reported(report, comparison, warned) => {
                 reports.push(report);
+                reports.extend(warned.map(|warned| *warned));
                 comparisons.extend(comparison);
             }
             Evaluated::Audited(audit) => audits.push(audit),
@@ -191,22 +195,24 @@ pub(super) async fn validate(
 // === impl Round ===
 
 impl Round<'_> {
-    fn audit(&self, plugin: &Arc<Plugin>) -> Audit {
+    fn audit(&self, answering: Answering<'_>) -> Audit {
         Audit {
-            plugin: plugin.clone(),
+            plugin: answering.plugin.clone(),
             phase: Phase::Validate,
             subject: self.subject.clone(),
-            shadow: self.plugins.shadow_of(plugin).cloned(),
+            shadow: answering.shadow(self.plugins).cloned(),
         }
     }
 
     /// Runs one validator whose report counts, and returns it with the comparison to make. If the host has no room, a
     /// plugin in mode warn is passed over: its verdict has no effect, so nothing is denied for lack of it.
-    async fn call(&self, index: usize, plugin: &Arc<Plugin>) -> Result<Evaluated, Overload> {
-        let shadow = self.plugins.shadow_of(plugin).cloned();
+    async fn call(&self, index: usize, answering: Answering<'_>) -> Result<Evaluated, Overload> {
+        let plugin = answering.plugin;
+        let shadow = answering.shadow(self.plugins).cloned();
         let subject = self.subject.clone();
         let first_turns = Some(self.first_turns);
-        match run(self.engine, plugin, subject, self.deadline, first_turns).await {
+        let deadline = answering.deadline(self.deadline);
+        match run(self.engine, plugin, subject, deadline, first_turns).await {
             Ok((report, live)) => {
                 let comparison = shadow.map(|shadow| Comparison {
                     shadow,
@@ -215,7 +221,15 @@ impl Round<'_> {
                     live,
                     live_fuel: report.cost.fuel,
                 });
-                Ok(Evaluated::Reported(report, comparison))
+                let Some(rollout) = answering.rollout else {
+                    return Ok(Evaluated::Reported(report, comparison, None));
+                };
+                let (engine, subject, first) = (self.engine, self.subject, self.first_turns);
+                // Boxed, because few plugins have a rollout.
+                let following =
+                    follow_validator(rollout, engine, subject, self.deadline, first, report);
+                let Followed { report, warned } = Box::pin(following).await?;
+                Ok(Evaluated::Reported(report, comparison, warned))
             }
             Err(_) if plugin.config.mode == Mode::Warn => {
                 self.metrics.audit_dropped();
@@ -239,7 +253,7 @@ impl FirstTurns {
     }
 
     /// Waits until all validators have had their first turn.
-    async fn done(&self) {
+    pub(super) async fn done(&self) {
         // The semaphore never has a permit, and closing it ends every wait.
         let _: Result<_, _> = self.0.acquire().await;
     }

@@ -10,7 +10,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tollgate_admission::chain;
 use tollgate_config::{
-    EngineConfig, Limits, ManifestRule, Match, PluginConfig, Problems, Registries, Source,
+    EngineConfig, Limits, ManifestRule, Match, PluginConfig, Problems, Registries,
+    SignatureRequirement, Source,
 };
 use tollgate_engine::{ConfiguredBy, Engine, Guest, GuestError};
 use tollgate_oci::{Hold, Order, Pulled, Registry, RegistryError, Served, Start};
@@ -115,7 +116,7 @@ pub(crate) struct Artifact {
 // === impl LoadError ===
 
 impl LoadError {
-    /// Whether no trusted key has signed the artifact.
+    /// Whether the artifact does not meet the policy for its signatures.
     pub(crate) fn is_unsigned(&self) -> bool {
         matches!(
             self,
@@ -154,8 +155,8 @@ impl Artifact {
 
 const OTHER_PIN: &str = "its digest is not the one that `source` pins";
 const UNSIGNED_FILE: &str =
-    "it was a file without a signature, but the configuration now requires one (signatures.keys)";
-const NO_KEYS: &str = "it came from a registry, but `source` is a file now: the configuration no longer has the keys to verify \
+    "it was a file without a signature, but the configuration now requires one (signatures)";
+const NO_KEYS: &str = "it came from a registry, but `source` is a file now: the configuration no longer says how to verify \
      it";
 /// Size limit for compiled code in a configured cache folder: some thousand plugins in Rust, or twenty in Python.
 /// Without a configured folder, an eighth of it applies.
@@ -300,7 +301,7 @@ impl Loader {
         };
         let order = Order {
             reference,
-            keys: &config.signature_keys,
+            signatures: &config.signatures,
             have: None,
             limit_bytes: self.config.max_plugin_bytes,
         };
@@ -349,7 +350,7 @@ impl Loader {
             Source::Oci(reference) => {
                 let order = Order {
                     reference,
-                    keys: &config.signature_keys,
+                    signatures: &config.signatures,
                     have,
                     limit_bytes,
                 };
@@ -410,7 +411,7 @@ impl Loader {
         let config = PluginConfig {
             capabilities: granted.copied().collect(),
             lookups: today.lookups.clone(),
-            signature_keys: today.signature_keys.clone(),
+            signatures: today.signatures.clone(),
             source: served.source,
             settings: served.settings,
             limits: served.limits,
@@ -426,7 +427,9 @@ impl Loader {
             return Err(LoadError::NotToday(OTHER_PIN));
         }
         let (bytes, hold) = match (&config.source, &today.source) {
-            (Source::File(_), _) if today.signature_keys.is_empty() => {
+            (Source::File(_), _)
+                if today.signature_requirement() == SignatureRequirement::Nothing =>
+            {
                 self.registry.kept(&served.digest, limit_bytes)?
             }
             (Source::File(_), _) => return Err(LoadError::NotToday(UNSIGNED_FILE)),
@@ -434,7 +437,7 @@ impl Loader {
             (Source::Oci(reference), Source::Oci(_)) => {
                 let order = Order {
                     reference,
-                    keys: &config.signature_keys,
+                    signatures: &config.signatures,
                     have: None,
                     limit_bytes,
                 };

@@ -91,7 +91,8 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
 
 impl<'o> Workshop<'o> {
     fn open(order: &'o Order, tier: Tier) -> Result<Self, Refusal> {
-        let name = PluginName::parse(&order.plugin).map_err(|error| Stage::Read.refuses(error))?;
+        let name =
+            PluginName::parse_any(&order.plugin).map_err(|error| Stage::Read.refuses(error))?;
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls: 4,
             max_wasm_stack_bytes: order.max_wasm_stack_bytes,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tollgate_admission::Phase;
 use tollgate_config::{
@@ -15,6 +15,7 @@ use tollgate_telemetry::metrics::{Metrics, PluginMetrics};
 
 use super::lookups;
 use super::protocol::Manifest;
+use super::rollout::{Rollout, Tally};
 use super::shadow::Shadow;
 
 /// All plugins in the order in which mutators run, and the shadows of some of them.
@@ -22,6 +23,7 @@ use super::shadow::Shadow;
 pub struct PluginSet {
     plugins: Vec<Arc<Plugin>>,
     shadows: Vec<Arc<Shadow>>,
+    pub(super) rollouts: Vec<Rollout>,
 }
 
 /// A configured plugin, whether loaded or not.
@@ -89,6 +91,7 @@ impl PluginSet {
         let mut set = Self {
             plugins,
             shadows: Vec::new(),
+            rollouts: Vec::new(),
         };
         let shadows = shadows.into_iter().map(|shadow| {
             let live = set.get(shadow.config.name.entry());
@@ -110,6 +113,15 @@ impl PluginSet {
         self
     }
 
+    /// Counts the comparisons of a plugin's shadow for its rollout, too.
+    pub(super) fn tally_shadow(&mut self, name: &str, tally: &Arc<Tally>) {
+        for shadow in &mut self.shadows {
+            if shadow.live_name() == name {
+                *shadow = Arc::new(shadow.tallied(tally.clone()));
+            }
+        }
+    }
+
     /// The plugins in order, without shadows.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.plugins.iter()
@@ -119,6 +131,44 @@ impl PluginSet {
     pub fn all(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         let shadows = self.shadows.iter().map(|shadow| &shadow.plugin);
         self.plugins.iter().chain(shadows)
+    }
+
+    /// Returns the same plugins for calls beside those of reviews, without shadows and without the new versions of rollouts. The calls take no place of a review's
+    /// call and count in these metrics. A call may take `longest`, so in general only fuel ends it.
+    #[must_use]
+    pub fn apart(&self, metrics: &Metrics, longest: Duration) -> Self {
+        let plugins = self.plugins.iter();
+        Self {
+            plugins: plugins
+                .map(|plugin| Arc::new(plugin.apart(metrics, longest)))
+                .collect(),
+            shadows: Vec::new(),
+            rollouts: Vec::new(),
+        }
+    }
+
+    /// Returns the plugins that have exceptions, without these, as [`PluginSet::apart`] does.
+    #[must_use]
+    pub fn without_exceptions(&self, metrics: &Metrics, longest: Duration) -> Self {
+        let plugins = self.plugins.iter();
+        let excepting = plugins.filter(|plugin| !plugin.config.exceptions.is_empty());
+        Self {
+            plugins: excepting
+                .map(|plugin| {
+                    let mut plugin = plugin.apart(metrics, longest);
+                    plugin.config.exceptions.clear();
+                    Arc::new(plugin)
+                })
+                .collect(),
+            shadows: Vec::new(),
+            rollouts: Vec::new(),
+        }
+    }
+
+    /// Whether the set has no plugin.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.plugins.is_empty()
     }
 
     /// Finds a plugin or a shadow by name.
@@ -147,7 +197,8 @@ impl PluginSet {
     /// The plugins that traffic should wait for.
     ///
     /// Such a plugin was never loaded or has a lookup whose objects have never been read, is enforced and has
-    /// `failurePolicy: Fail`. Tollgate denies the requests that it would match, or the plugin does.
+    /// `failurePolicy: Fail`. Tollgate denies the requests that it would match, or the plugin does. A plugin of a
+    /// namespace is never awaited: its author must not keep replicas from serving the cluster.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = &PluginConfig> {
         let awaited = self.plugins.iter().filter(|plugin| {
             let is_missing = match &plugin.state {
@@ -156,6 +207,7 @@ impl PluginSet {
                 PluginState::Disabled => false,
             };
             is_missing
+                && plugin.config.name.namespace().is_none()
                 && plugin.config.failure_policy == FailurePolicy::Fail
                 && plugin.config.mode == Mode::Enforce
         });
@@ -219,6 +271,33 @@ impl PluginSet {
 // === impl Plugin ===
 
 impl Plugin {
+    fn apart(&self, metrics: &Metrics, longest: Duration) -> Self {
+        let mut config = self.config.clone();
+        config.limits.cpu_time = longest;
+        config.limits.timeout = longest;
+        let state = match &self.state {
+            PluginState::Loaded(loaded) => PluginState::Loaded(Box::new(LoadedPlugin {
+                guest: Arc::new(loaded.guest.apart(Limits {
+                    cpu_time: longest,
+                    timeout: longest,
+                    ..loaded.guest.limits().clone()
+                })),
+                manifest: loaded.manifest.clone(),
+                matching: loaded.matching.clone(),
+            })),
+            PluginState::Disabled => PluginState::Disabled,
+            PluginState::Failed { reason } => PluginState::Failed {
+                reason: reason.clone(),
+            },
+        };
+        Self {
+            metrics: metrics.plugin(config.name.as_str()),
+            config,
+            digest: self.digest.clone(),
+            state,
+        }
+    }
+
     /// Creates the plugin's counters, so that they show zero before the first event.
     fn begin_metrics(&self) {
         if !matches!(self.state, PluginState::Disabled) {
@@ -338,6 +417,9 @@ fn exception(exception: &Exception) -> serde_json::Value {
     });
     if let Some(name) = &exception.name {
         status["name"] = (**name).into();
+    }
+    if let Some(namespace) = &exception.confined_to {
+        status["confinedTo"] = (**namespace).into();
     }
     for (key, list) in exception.lists() {
         status[key] = list.iter().map(|name| &**name).collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tollgate_engine::Guest;
 
+use super::rollout::Tally;
 use super::set::{Plugin, PluginState};
 use crate::shadow::Counts;
 
@@ -16,6 +17,8 @@ pub(crate) struct Shadow {
     pub(crate) counts: Arc<Counts>,
     /// The code that is compared: the serving plugin's, then the shadow's.
     compared: Option<(Arc<Guest>, Arc<Guest>)>,
+    /// Counts for the step of a rollout that compares; none if the shadow is none of a rollout.
+    pub(crate) tally: Option<Arc<Tally>>,
 }
 
 // === impl Shadow ===
@@ -28,6 +31,7 @@ impl Shadow {
             plugin,
             counts: Arc::new(Counts::new()),
             compared,
+            tally: None,
         }
     }
 
@@ -54,6 +58,17 @@ impl Shadow {
             plugin: self.plugin.clone(),
             counts: counts.clone(),
             compared: self.compared.clone(),
+            tally: self.tally.clone(),
+        }
+    }
+
+    /// The same shadow, whose comparisons count for a rollout, too.
+    pub(super) fn tallied(&self, tally: Arc<Tally>) -> Self {
+        Self {
+            plugin: self.plugin.clone(),
+            counts: self.counts.clone(),
+            compared: self.compared.clone(),
+            tally: Some(tally),
         }
     }
 

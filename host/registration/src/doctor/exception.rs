@@ -1,16 +1,24 @@
-//! Exceptions that have expired: they have no effect, and only hide those that have.
+//! Dead exceptions: those that have expired or name a plugin that does not exist have no effect, and nobody would miss
+//! those whose objects are fine. They only hide the exceptions that matter.
+
+mod needed;
 
 use std::time::SystemTime;
 
+use serde_json::Value;
 use time::OffsetDateTime;
 use tollgate_config::{Exception, PluginConfig, SharedException};
 
 use super::{Finding, Installation, Severity};
-use crate::live::{Objects, name_of, text};
+use crate::live::{Objects, list, name_of, text};
+
+pub use needed::not_needed;
 
 const CHECK: &str = "exception-expired";
+/// The reason in the status of an exception for a plugin that does not exist.
+const PLUGIN_UNKNOWN: &str = "PluginUnknown";
 
-/// Finds expired `PluginException`s of the installation.
+/// Finds `PluginException`s of the installation that have expired or name a plugin that does not exist.
 pub(super) fn examine(
     objects: &Objects,
     installation: &Installation,
@@ -23,16 +31,34 @@ pub(super) fn examine(
         let Ok(shared) = SharedException::read(&object["spec"]) else {
             continue;
         };
-        if namespace != installation.namespace || shared.exception.is_active(now.into()) {
+        if namespace != installation.namespace {
             continue;
         }
         let name = name_of(object);
+        if shared.exception.is_active(now.into()) {
+            findings.extend(unknown_plugin(object, namespace));
+            continue;
+        }
         findings.push(finding(
             format!("PluginException {namespace}/{name}"),
             &shared.exception,
             format!("kubectl delete pluginexception {name} -n {namespace}, or change spec.expires"),
         ));
     }
+}
+
+/// Returns a finding if the status says that a plugin does not exist. The replicas know the plugins of files, too.
+fn unknown_plugin(object: &Value, namespace: &str) -> Option<Finding> {
+    let mut conditions = list(&object["status"]["conditions"]);
+    let condition = conditions.find(|condition| condition["reason"] == PLUGIN_UNKNOWN)?;
+    let message = condition["message"].as_str().unwrap_or_default();
+    Some(Finding {
+        severity: Severity::Notice,
+        check: "exception-unknown-plugin",
+        object: format!("PluginException {namespace}/{}", name_of(object)),
+        problem: message.to_owned(),
+        fix: "correct spec.plugins, or delete the exception".to_owned(),
+    })
 }
 
 /// Finds expired exceptions of a configuration.
@@ -93,9 +119,14 @@ mod tests {
                 "metadata": {"name": name, "namespace": namespace}, "spec": spec(expires),
             })
         };
+        let mut lost = exception("tollgate-system", "lost", "2099-01-01");
+        lost["status"] = json!({"conditions": [
+            {"type": "Ready", "status": "False", "reason": "PluginUnknown", "message": "no plugin has the name labels"},
+        ]});
         let list = json!({"apiVersion": "v1", "kind": "List", "items": [
             exception("tollgate-system", "over", "2020-01-01"),
             exception("tollgate-system", "active", "2099-01-01"),
+            lost,
             exception("shop", "foreign", "2020-01-01"),
         ]});
         let objects = Objects::parse(&list.to_string()).expect("objects");
@@ -107,8 +138,16 @@ mod tests {
         let mut findings = Vec::new();
         examine(&objects, &installation, now(), &mut findings);
         let found: Vec<_> = findings.iter().map(|one| one.object.as_str()).collect();
-        assert_eq!(found, ["PluginException tollgate-system/over"]);
+        assert_eq!(
+            found,
+            [
+                "PluginException tollgate-system/over",
+                "PluginException tollgate-system/lost"
+            ]
+        );
         assert_eq!(findings[0].severity, Severity::Notice);
+        assert_eq!(findings[1].check, "exception-unknown-plugin");
+        assert!(findings[1].problem.contains("no plugin has the name"));
         assert!(
             findings[0].problem.contains("2020-01-01"),
             "{}",

@@ -296,3 +296,45 @@ async fn requires_certificate_and_header_when_all_are_configured() {
     let without = fixture.client().build().expect("a client");
     assert_eq!(status(&fixture, &without, both[0]).await, None);
 }
+
+/// The answer of the gate about the trace of a request with these headers.
+async fn trace_of(fixture: &Fixture, headers: &[(&str, &str)]) -> String {
+    let client = fixture.client().build().expect("a client");
+    let mut request = fixture.request(&client, "/validate/trace", "{}");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = request.send().await.expect("an answer");
+    response.text().await.expect("a body")
+}
+
+#[tokio::test]
+async fn only_authenticated_callers_of_traced_servers_name_their_trace() {
+    const PARENT: (&str, &str) = (
+        "traceparent",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0102030405060708-01",
+    );
+    const TOKEN: (&str, &str) = ("authorization", "Bearer first-token");
+    let files = Files::new();
+    let authentication = || Authentication {
+        bearer: Some(files.write("tokens", "first-token\n")),
+        ..Authentication::default()
+    };
+    let settings = |authentication, traces| Settings {
+        authentication,
+        traces,
+        ..Settings::default()
+    };
+    let traced = Fixture::start(settings(authentication(), true)).await;
+    assert_eq!(
+        trace_of(&traced, &[TOKEN, PARENT]).await,
+        "[1, 2, 3, 4, 5, 6, 7, 8]"
+    );
+    assert_eq!(trace_of(&traced, &[TOKEN]).await, "none");
+    assert_eq!(trace_of(&traced, &[TOKEN, PARENT, PARENT]).await, "none");
+    let anonymous = Fixture::start(settings(Authentication::default(), true)).await;
+    assert_eq!(trace_of(&anonymous, &[PARENT]).await, "none");
+    assert_eq!(trace_of(&anonymous, &[TOKEN, PARENT]).await, "none");
+    let untraced = Fixture::start(settings(authentication(), false)).await;
+    assert_eq!(trace_of(&untraced, &[TOKEN, PARENT]).await, "none");
+}

@@ -55,6 +55,7 @@ pub(crate) struct Settings {
     pub(crate) authentication: Authentication,
     pub(crate) admin: Admin,
     pub(crate) token_reviewer: Option<Arc<dyn TokenReviewer>>,
+    pub(crate) traces: bool,
 }
 
 pub(crate) struct Fixture {
@@ -137,6 +138,10 @@ impl Gate for FakeGate {
             Some("panic") => panic!("as asked"),
             Some("overloaded") => Reply::Overloaded,
             Some("unknown") => Reply::NoSuchPlugin("no plugin of that name".to_owned()),
+            Some("trace") => Reply::Review(match call.trace {
+                Some(parent) => Bytes::from(format!("{:x?}", parent.span_id)),
+                None => Bytes::from_static(b"none"),
+            }),
             Some("left") => {
                 let left = call.deadline - call.received;
                 Reply::Review(Bytes::from(left.as_millis().to_string()))
@@ -188,6 +193,7 @@ impl Default for Settings {
                 hosts: Vec::new(),
             },
             token_reviewer: None,
+            traces: false,
         }
     }
 }
@@ -225,6 +231,8 @@ impl Fixture {
             }),
             authentication: settings.authentication,
             token_reviewer: settings.token_reviewer,
+            traces: settings.traces,
+            registered_authorities: None,
             instance: Instance::new(),
         };
         let requests = Requests {

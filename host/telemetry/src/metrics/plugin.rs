@@ -3,9 +3,9 @@
 //! A lookup in a family hashes and compares labels under a lock. The series of a plugin are therefore resolved once, at
 //! load. After that, a call touches only atomics.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -57,6 +57,7 @@ struct PhaseMetrics {
     duration: Histogram,
     cpu_seconds: Counter<f64, AtomicU64>,
     fuel: Counter,
+    last_call: Gauge<f64, AtomicU64>,
 }
 
 /// The families that [`PluginMetrics`] is resolved from.
@@ -77,6 +78,10 @@ pub(super) struct PluginFamilies {
     not_converging: Family<PluginLabels, Counter>,
     degraded: Family<PluginLabels, Gauge>,
     held: Family<PluginLabels, Gauge>,
+    effective: Family<PluginLabels, Gauge>,
+    /// The plugins that have a series in `effective`.
+    examined: Arc<Mutex<HashSet<String>>>,
+    last_call: Family<PhaseLabels, Gauge<f64, AtomicU64>>,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -175,6 +180,8 @@ impl PluginMetrics {
         metrics.duration.observe(cost.duration.as_secs_f64());
         metrics.cpu_seconds.inc_by(cost.cpu_time.as_secs_f64());
         metrics.fuel.inc_by(cost.fuel);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        metrics.last_call.set(now.unwrap_or_default().as_secs_f64());
     }
 
     /// Counts a fault by its kind and by the failure policy that applied to it. Call [`PluginMetrics::call`] with
@@ -290,6 +297,9 @@ impl PluginFamilies {
             not_converging: Family::default(),
             degraded: Family::default(),
             held: Family::default(),
+            effective: Family::default(),
+            examined: Arc::default(),
+            last_call: Family::default(),
         };
         registry.register(
             "plugin_calls",
@@ -358,7 +368,48 @@ impl PluginFamilies {
             "1 while a plugin is kept at its previous configuration because another enforcing plugin does not serve as desired",
             families.held.clone(),
         );
+        registry.register(
+            "plugin_effective",
+            "1 if kube-apiserver calls the webhooks of a plugin and gets answers, 0 if not; on the leader alone, and only if it could be shown",
+            families.effective.clone(),
+        );
+        registry.register(
+            "plugin_last_call_timestamp_seconds",
+            "When a plugin was called last, in seconds since 1970; 0 if it was not called since the start",
+            families.last_call.clone(),
+        );
         families
+    }
+
+    /// Sets the plugins that are effective or not. Others have no series.
+    pub(super) fn effective(&self, plugins: &BTreeMap<String, bool>) {
+        let mut examined = self.examined.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in examined.iter().filter(|name| !plugins.contains_key(*name)) {
+            let plugin = name.clone();
+            self.effective.remove(&PluginLabels { plugin });
+        }
+        for (name, is_effective) in plugins {
+            let plugin = name.clone();
+            let gauge = self.effective.get_or_create_owned(&PluginLabels { plugin });
+            gauge.set((*is_effective).into());
+        }
+        *examined = plugins.keys().cloned().collect();
+    }
+
+    /// When a plugin was called last. None if it was not called since the start.
+    pub(super) fn last_call(&self, name: &str) -> Option<SystemTime> {
+        let of_phase = |phase: Phase| {
+            let labels = PhaseLabels {
+                plugin: name.to_owned(),
+                phase: phase.name(),
+            };
+            let seconds = self.last_call.get(&labels)?.get();
+            (seconds > 0.0).then(|| UNIX_EPOCH + Duration::from_secs_f64(seconds))
+        };
+        [Phase::Mutate, Phase::Validate]
+            .into_iter()
+            .filter_map(of_phase)
+            .max()
     }
 
     pub(super) fn degraded(&self, name: &str, degraded: bool) {
@@ -407,14 +458,13 @@ impl PluginFamilies {
             duration: self.duration.get_or_create_owned(&labels),
             cpu_seconds: self.cpu_seconds.get_or_create_owned(&labels),
             fuel: self.fuel.get_or_create_owned(&labels),
+            last_call: self.last_call.get_or_create_owned(&labels),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::metrics::Metrics;
 
@@ -499,6 +549,49 @@ mod tests {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("phase=\"validate\""));
+    }
+
+    #[test]
+    fn knows_when_a_plugin_was_called_last() {
+        let metrics = Metrics::new();
+        let plugin = metrics.plugin("labels");
+        plugin.begin(Phase::Validate);
+        assert_eq!(metrics.last_call("labels"), None);
+        let before = SystemTime::now() - Duration::from_millis(1);
+        plugin.call(Phase::Validate, Outcome::Allowed, Cost::default());
+        let called = metrics.last_call("labels").expect("it was called");
+        let after = SystemTime::now() + Duration::from_millis(1);
+        assert!(before <= called && called <= after);
+        assert_eq!(metrics.last_call("others"), None);
+    }
+
+    #[test]
+    fn only_examined_plugins_have_a_series_of_their_effect() {
+        let metrics = Metrics::new();
+        let set = |plugins: &[(&str, bool)]| {
+            let plugins = plugins.iter().map(|(name, is)| ((*name).to_owned(), *is));
+            metrics.plugins_effective(&plugins.collect());
+            metrics.encode()
+        };
+        let text = set(&[("a", true), ("b", false)]);
+        assert!(
+            text.contains("tollgate_plugin_effective{plugin=\"a\"} 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("tollgate_plugin_effective{plugin=\"b\"} 0"),
+            "{text}"
+        );
+        let text = set(&[("b", true)]);
+        assert!(
+            !text.contains("tollgate_plugin_effective{plugin=\"a\"}"),
+            "{text}"
+        );
+        assert!(
+            text.contains("tollgate_plugin_effective{plugin=\"b\"} 1"),
+            "{text}"
+        );
+        assert!(!set(&[]).contains("tollgate_plugin_effective{"));
     }
 
     #[test]

@@ -172,6 +172,7 @@ impl Installed {
             {"apiGroups": ["admissionregistration.k8s.io"], "resources": webhooks, "verbs": ["create"]},
             {"apiGroups": ["admissionregistration.k8s.io"], "resources": webhooks, "verbs": ["get", "list", "watch", "patch", "delete"], "resourceNames": [name]},
             {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"], "resourceNames": [namespace]},
+            {"apiGroups": ["tollgate.dev"], "resources": ["canaries"], "verbs": ["create"]},
             {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get", "list", "watch", "patch"], "resourceNames": [anchor]},
         ]);
         let subjects =
@@ -228,6 +229,7 @@ impl Installed {
             anchor: Some(self.anchor()),
             timing: timing(),
             clock,
+            namespaces: None,
             metrics: Metrics::new(),
         };
         let (desired, of_desired) = watch::channel(None);
@@ -261,13 +263,14 @@ impl Installed {
         get(self.cluster, &["validatingwebhookconfiguration", self.name])
     }
 
-    /// The registered resources, sorted. None without a configuration.
+    /// The registered resources of the plugins, sorted. None without a configuration.
     pub(super) fn resources(&self) -> Option<String> {
         let configuration = self.configuration()?;
         let webhooks = configuration["webhooks"].as_array().expect("webhooks");
         let rules = webhooks
             .iter()
-            .flat_map(|webhook| webhook["rules"].as_array().expect("rules"));
+            .flat_map(|webhook| webhook["rules"].as_array().expect("rules"))
+            .filter(|rule| rule["apiGroups"] != json!(["tollgate.dev"]));
         let resources = rules.flat_map(|rule| rule["resources"].as_array().expect("resources"));
         let mut names: Vec<&str> = resources.filter_map(Value::as_str).collect();
         names.sort_unstable();

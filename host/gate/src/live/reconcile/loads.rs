@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate_config::stamp::Stamp;
-use tollgate_config::{PluginConfig, PluginName, Source};
+use tollgate_config::{PluginConfig, PluginName, SignatureRequirement, Source};
 
 use super::place::{Code, Loaded};
 use super::trouble::Trouble;
@@ -80,19 +80,19 @@ impl Inputs {
         self.config.runs_like(&other.config) && self.stamps == other.stamps
     }
 
-    /// Whether both require signatures by the same keys.
+    /// Whether both require the same signatures.
     fn has_keys_of(&self, other: &Self) -> bool {
-        self.config.signature_keys == other.config.signature_keys && self.stamps == other.stamps
+        self.config.signatures == other.config.signatures && self.stamps == other.stamps
     }
 }
 
-/// The files that a load reads: the plugin, and the keys that its artifact must be signed with.
+/// The files that a load reads: the plugin, and the keys and trusted roots that prove who has signed its artifact.
 pub(crate) fn files(config: &PluginConfig) -> impl Iterator<Item = &PathBuf> {
     let own = match &config.source {
         Source::File(path) => Some(path),
         Source::Oci(_) => None,
     };
-    own.into_iter().chain(&config.signature_keys)
+    own.into_iter().chain(config.signatures.files())
 }
 
 fn is_file(config: &PluginConfig) -> bool {
@@ -210,7 +210,8 @@ impl<C: Code> State<C> {
             .filter(|place| why.at_hand && place.config.source == entry.source)
             .and_then(|place| Some(place.code()?.digest.clone()));
         let track = self.tracks.get_mut(&entry.name)?;
-        let is_doubted = track.trouble.is_some() && !entry.signature_keys.is_empty();
+        let is_doubted = track.trouble.is_some()
+            && entry.signature_requirement() != SignatureRequirement::Nothing;
         let held_back = track
             .trouble
             .as_ref()
@@ -414,11 +415,19 @@ impl<C: Code> State<C> {
         place.code().cloned()
     }
 
-    /// The entries to load now. Shadows are loaded after the start, because they decide nothing.
+    /// The entries to load now. Shadows are loaded after the start, because they decide nothing. The new version of a
+    /// rollout may decide, so it is loaded at once.
     fn loadable(&self) -> Vec<PluginConfig> {
+        let rolled_out = |shadow: &PluginConfig| {
+            let mut entries = self.desired.iter();
+            entries.any(|entry| {
+                entry.active_rollout().is_some() && entry.name.as_str() == shadow.name.entry()
+            })
+        };
         let is_starting = self.start.is_some();
         let entries = self.desired.iter().filter(|entry| entry.enabled);
-        let entries = entries.filter(|entry| !(is_starting && entry.is_shadow()));
+        let entries =
+            entries.filter(|entry| !(is_starting && entry.is_shadow() && !rolled_out(entry)));
         entries.cloned().collect()
     }
 }

@@ -102,7 +102,8 @@ impl<C: Code> Place<C> {
     }
 }
 
-/// Whether the plugin's denials deny requests.
+/// Whether the plugin's denials deny requests. A rollout may have made the plugin enforce already.
 pub(super) fn enforces(config: &PluginConfig) -> bool {
-    config.enabled && config.mode == Mode::Enforce && !config.is_shadow()
+    let is_meant_to = config.mode == Mode::Enforce || config.rollout.is_some();
+    config.enabled && is_meant_to && !config.is_shadow()
 }

@@ -10,6 +10,10 @@
 //! - `enabled: false` and the modes `warn` and `audit` are explicit relief and take effect at once.
 //!
 //! When no entry is awaited any more, the whole configuration takes effect in one swap.
+//!
+//! All of this is about the plugins of the cluster. Those of namespaces have authors who know nothing of each other, so
+//! none of them waits for another, and no plugin of the cluster waits for one of them. Each keeps its own previous code
+//! until its new code is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -66,7 +70,7 @@ pub(super) fn place<C: Code>(
             Some(place) if place.is_failed() && !serves(place) => false,
             Some(place) => place.config != **entry,
         };
-        enforces(entry) && changed && known.ready(entry).is_none()
+        is_held_together(entry) && changed && known.ready(entry).is_none()
     };
     let awaited: BTreeSet<PluginName> = desired
         .iter()
@@ -78,8 +82,9 @@ pub(super) fn place<C: Code>(
     let mut next: BTreeMap<PluginName, Place<C>> = BTreeMap::new();
     for entry in desired {
         let place = before.get(&entry.name).copied();
-        let kept = place
-            .filter(|place| holds && enforces(entry) && enforces(&place.config) && serves(place));
+        let kept = place.filter(|place| {
+            holds && is_held_together(entry) && enforces(&place.config) && serves(place)
+        });
         let placed = match kept.filter(|place| place.config != *entry) {
             Some(place) => {
                 if !awaited.contains(&entry.name) {
@@ -95,13 +100,14 @@ pub(super) fn place<C: Code>(
     let removed = in_force.iter().filter(|place| {
         holds
             && !is_desired.contains(&place.config.name)
-            && enforces(&place.config)
+            && is_held_together(&place.config)
             && (serves(place) || place.denies_by_fault())
     });
     for place in removed {
         held.insert(place.config.name.clone(), HeldBecause::Removed);
         next.insert(place.config.name.clone(), place.clone());
     }
+    keep_versions(desired, in_force, &mut next);
     let order = if holds {
         kept_order(desired, in_force)
     } else {
@@ -113,6 +119,30 @@ pub(super) fn place<C: Code>(
         awaited,
         held,
     }
+}
+
+/// Keeps the new version of a rollout for as long as its plugin is held at the entry with this rollout. Otherwise the old
+/// version would answer again although the new one was promoted.
+fn keep_versions<C: Code>(
+    desired: &[PluginConfig],
+    in_force: &[Place<C>],
+    next: &mut BTreeMap<PluginName, Place<C>>,
+) {
+    for place in in_force.iter().filter(|place| place.config.is_shadow()) {
+        let name = place.config.name.entry();
+        let is_held = next.get(name).is_some_and(|kept| {
+            let entry = desired.iter().find(|entry| entry.name == kept.config.name);
+            kept.config.active_rollout().is_some() && entry != Some(&kept.config)
+        });
+        if is_held {
+            next.insert(place.config.name.clone(), place.clone());
+        }
+    }
+}
+
+/// Whether the entry takes effect together with others.
+fn is_held_together(entry: &PluginConfig) -> bool {
+    enforces(entry) && entry.name.namespace().is_none()
 }
 
 /// The place of an entry that is not held.
@@ -144,6 +174,7 @@ fn of_entry<C: Code>(
             let mut config = place.config.clone();
             if !enforces(entry) {
                 config.set_mode(entry.mode);
+                config.end_rollout();
             }
             Some(Place::new(config, place.serving.clone()))
         }

@@ -230,7 +230,10 @@ impl<C: Code> State<C> {
             .collect();
         let is_missing = |place: &Place<C>| {
             let name = &place.config.name;
-            place.denies_by_fault() && (loading.contains(&name) || self.is_to_come(name))
+            // A plugin of a namespace delays no start for this long.
+            name.namespace().is_none()
+                && place.denies_by_fault()
+                && (loading.contains(&name) || self.is_to_come(name))
         };
         let mut recalls = self.recalls.values();
         let is_recalling = recalls.any(|recall| matches!(recall, Recall::UnderWay { .. }));

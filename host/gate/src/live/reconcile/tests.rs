@@ -281,6 +281,9 @@ impl World {
     }
 }
 
+/// Stands for the slash in the name of a namespace's plugin, which a file cannot have.
+const OF_NAMESPACE: &str = "--";
+
 /// Reads entries in short form: `name: keys`, one on each line. The default source is `file:/NAME.wasm`.
 fn entries(text: &str) -> Vec<PluginConfig> {
     let entries = text
@@ -291,6 +294,7 @@ fn entries(text: &str) -> Vec<PluginConfig> {
             let (name, keys) = line.split_once(':').unwrap_or((line, ""));
             let keys = keys.trim();
             let own = keys.split("shadow").next().unwrap_or_default();
+            let own = own.split("rollout").next().unwrap_or_default();
             let source = if own.contains("source:") {
                 String::new()
             } else {
@@ -301,13 +305,23 @@ fn entries(text: &str) -> Vec<PluginConfig> {
             } else {
                 format!(", {keys}")
             };
+            let name = name.replace('/', OF_NAMESPACE);
             format!("{{ name: {name}{source}{keys} }}")
         });
     let entries: Vec<String> = entries.collect();
-    let text = format!("allowEmpty: true\nplugins: [{}]", entries.join(", "));
+    let text = format!(
+        "allowEmpty: true\nregistries: {{ cacheDirectory: /cache }}\nplugins: [{}]",
+        entries.join(", ")
+    );
     let mut config =
         Config::parse(&text, Path::new("/")).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    config.take_plugins()
+    let mut entries = config.take_plugins();
+    for entry in &mut entries {
+        if let Some((namespace, name)) = entry.name.as_str().split_once(OF_NAMESPACE) {
+            entry.name = PluginName::of_tenant(namespace, name).unwrap();
+        }
+    }
+    entries
 }
 
 fn loaded(config: &PluginConfig, digest: Arc<str>) -> Loaded<TestCode> {

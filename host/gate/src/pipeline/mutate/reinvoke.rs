@@ -9,6 +9,8 @@
 //! second round, or whose object changed after their second call. Their answer is not applied. If it would change
 //! something, the chain does not converge.
 
+use std::sync::Arc;
+
 use tollgate_admission::Phase;
 use tollgate_admission::text::{Limit, one_line};
 use tollgate_config::FailurePolicy;
@@ -18,9 +20,12 @@ use super::{Applied, Chain, MutateError, Round, evaluate};
 use crate::pipeline::identity::log_request;
 use crate::pipeline::outcome::{Ended, Report};
 use crate::pipeline::turn::{Answered, Beginning, Turn};
+use crate::plugin::Plugin;
 
 /// A mutator that may be called again.
 pub(super) struct Seat {
+    /// The version of the plugin whose answer counts.
+    plugin: Arc<Plugin>,
     /// Index of the plugin.
     index: usize,
     /// Index of the report.
@@ -47,20 +52,14 @@ const MOST_PLACES: usize = 5;
 // === impl Seat ===
 
 impl Seat {
-    pub(super) fn new(index: usize, report: usize, chain: &Chain) -> Self {
+    pub(super) fn new(plugin: &Arc<Plugin>, index: usize, report: usize, chain: &Chain) -> Self {
         Self {
+            plugin: plugin.clone(),
             index,
             report,
             version: chain.version,
             second_call: SecondCall::NotMade,
         }
-    }
-
-    fn turn<'r>(&self, round: &Round<'r>) -> Option<Turn<'r>> {
-        Some(Turn {
-            plugin: round.plugins.iter().nth(self.index)?,
-            phase: Phase::Mutate,
-        })
     }
 }
 
@@ -75,9 +74,8 @@ pub(super) async fn reinvoke(
         if seat.version == chain.version {
             continue;
         }
-        let Some(turn) = seat.turn(round) else {
-            continue;
-        };
+        let plugin = seat.plugin.clone();
+        let turn = turn(&plugin);
         match begin(round, &turn, chain).await {
             Beginning::Call => {}
             Beginning::NotCalled(_) => continue,
@@ -134,9 +132,7 @@ async fn verify(
     seat: &Seat,
     report: &mut Report,
 ) -> Result<bool, MutateError> {
-    let Some(turn) = seat.turn(round) else {
-        return Ok(false);
-    };
+    let turn = turn(&seat.plugin);
     match begin(round, &turn, chain).await {
         Beginning::Call => {}
         Beginning::NotCalled(_) => return Ok(false),
@@ -204,6 +200,13 @@ async fn call(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Result<Answe
     turn.call(round.engine, subject, round.deadline)
         .await
         .map_err(MutateError::Overload)
+}
+
+fn turn(plugin: &Arc<Plugin>) -> Turn<'_> {
+    Turn {
+        plugin,
+        phase: Phase::Mutate,
+    }
 }
 
 fn unsettled(places: &[String]) -> String {

@@ -56,6 +56,35 @@ fn keeps_renamed_plugin_until_replacement_serves() {
 }
 
 #[test]
+fn plugins_of_namespaces_hold_up_nothing_and_are_not_held() {
+    let mut world = World::serving("guard:\nold:\nteam-a/own:\nteam-b/own:");
+    world.read("guard: settings: { a: 1 }\nteam-b/own: settings: { a: 1 }\nteam-b/new:");
+    world.fail("team-b/new");
+    world.fail("team-b/own");
+    // The plugin of the cluster is still being loaded, so the one that it may replace stays.
+    assert_eq!(
+        world.in_force(),
+        [
+            "guard guard.wasm@0",
+            "old old.wasm@0",
+            "team-b/own team-b/own.wasm@0"
+        ]
+    );
+    world.finish("guard");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "team-b/own team-b/own.wasm@0"]
+    );
+    assert!(world.held().is_empty());
+    assert_eq!(world.config("guard").settings["a"], 1);
+    // The failing plugin keeps its own previous version.
+    assert_eq!(
+        world.config("team-b/own").settings["a"],
+        serde_json::Value::Null
+    );
+}
+
+#[test]
 fn removing_failing_entry_ends_the_hold() {
     let mut world = World::serving("guard:\nother:");
     world.read("guard-v2:\nother:");
@@ -306,6 +335,76 @@ fn loads_shadows_after_start() {
         world.in_force(),
         ["guard guard.wasm@0", "guard.shadow next.wasm@0"]
     );
+}
+
+const ROLLOUT: &str =
+    "rollout: { to: { source: 'file:/new.wasm' }, steps: [{ mode: enforce, for: 1h }] }";
+
+#[test]
+fn loads_new_version_of_rollout_in_the_start() {
+    let text = format!("guard: {ROLLOUT}");
+    let mut world = World::started(&text, LastKnownGood::default());
+    assert!(world.is_loading("guard.shadow"));
+    world.finish("guard");
+    assert_eq!(world.in_force(), ["nothing"]);
+    world.finish("guard.shadow");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "guard.shadow new.wasm@0"]
+    );
+    // Its failure does not hold the start up.
+    let mut world = World::started(&text, LastKnownGood::default());
+    world.finish("guard");
+    world.fail("guard.shadow");
+    assert_eq!(world.in_force(), ["guard guard.wasm@0"]);
+}
+
+/// A promoted version goes on until the entry that replaces it serves.
+#[test]
+fn new_version_of_rollout_stays_while_its_entry_changes() {
+    let mut world = World::serving(&format!("guard: {ROLLOUT}"));
+    let both = ["guard guard.wasm@0", "guard.shadow new.wasm@0"];
+    assert_eq!(world.in_force(), both);
+    for changed in [
+        "guard: source: 'file:/new.wasm'".to_owned(),
+        format!(
+            "guard: {}, settings: {{ a: 1 }}",
+            ROLLOUT.replace("new", "newer")
+        ),
+    ] {
+        world.read(&changed);
+        assert_eq!(world.in_force(), both);
+        assert!(world.config("guard").rollout.is_some());
+        world.fail("guard");
+        assert_eq!(world.in_force(), both);
+        world.read(&format!("guard: {ROLLOUT}"));
+    }
+    world.read("guard: source: 'file:/new.wasm'");
+    world.finish("guard");
+    assert_eq!(world.in_force(), ["guard new.wasm@0"]);
+    assert_eq!(world.config("guard").rollout, None);
+}
+
+#[test]
+fn relief_ends_a_rollout_at_once() {
+    for relief in ["mode: warn, settings: { a: 1 }", "enabled: false"] {
+        let mut world = World::serving(&format!("guard: {ROLLOUT}"));
+        world.read(&format!("guard: {relief}"));
+        assert_eq!(world.config("guard").active_rollout(), None, "{relief}");
+        assert_eq!(world.in_force().len(), 1, "{relief}");
+    }
+}
+
+/// A plugin in mode warn may enforce already by its rollout, so its removal waits for the replacement.
+#[test]
+fn rolled_out_mode_is_held_like_an_enforcing_plugin() {
+    let mode = "mode: warn, rollout: { steps: [{ mode: enforce, for: 1h }] }";
+    let mut world = World::serving(&format!("guard: {mode}"));
+    world.read("guard-v2:");
+    assert_eq!(world.in_force(), ["guard guard.wasm@0"]);
+    assert_eq!(world.held(), [("guard".to_owned(), HeldBecause::Removed)]);
+    world.finish("guard-v2");
+    assert_eq!(world.in_force(), ["guard-v2 guard-v2.wasm@0"]);
 }
 
 #[test]

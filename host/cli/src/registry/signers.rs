@@ -1,0 +1,55 @@
+//! The flags that say who must have signed an artifact.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tollgate_config::{SignaturePolicy, Signatures, Signer, SignerProof, TextPattern};
+
+/// Who must have signed an artifact.
+#[derive(Args, Debug)]
+pub(in super::super) struct Signers {
+    /// PEM file with public keys, such as cosign.pub. May be given several times. A signature by any of them is enough.
+    #[arg(long, value_name = "FILE")]
+    key: Vec<PathBuf>,
+    /// Identity in the certificate of a keyless signature: an email address or a URI. * stands for characters except /.
+    #[arg(long, value_name = "PATTERN", requires_all = ["issuer", "trusted_root"])]
+    identity: Option<String>,
+    /// Issuer of the identity, such as https://token.actions.githubusercontent.com
+    #[arg(long, value_name = "PATTERN", requires = "identity")]
+    issuer: Option<String>,
+    /// Trusted root of keyless signatures: a trusted_root.json of Sigstore.
+    #[arg(long, value_name = "FILE", requires = "identity")]
+    trusted_root: Option<PathBuf>,
+    /// Accept only signatures that name the repository of the reference.
+    #[arg(long)]
+    bind_repository: bool,
+}
+
+/// Name of the policy that the flags make, in messages.
+const FLAGS: &str = "on the command line";
+
+// === impl Signers ===
+
+impl Signers {
+    /// The policy that the flags make; None if they name nobody.
+    pub(in super::super) fn policy(&self) -> Option<Signatures> {
+        let keys = self.key.iter().cloned().map(Signer::of_key);
+        let identity = self.identity.as_ref().zip(self.issuer.as_ref());
+        let identity = identity.map(|(subject, issuer)| Signer {
+            name: subject.as_str().into(),
+            proof: SignerProof::Identity {
+                issuer: TextPattern::new(issuer),
+                subject: TextPattern::new(subject),
+            },
+        });
+        let signers: Vec<Signer> = keys.chain(identity).collect();
+        if signers.is_empty() {
+            return None;
+        }
+        Some(Signatures::of_policy(SignaturePolicy {
+            trusted_root: self.trusted_root.clone(),
+            bind_repository: self.bind_repository,
+            ..SignaturePolicy::of_signers(FLAGS, signers)
+        }))
+    }
+}

@@ -1,0 +1,61 @@
+//! Searches the kept decisions. A pure function of them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tollgate_admission::search::{Search, Subject};
+
+use super::Decision;
+
+/// Returns the selected decisions, newest first, and how many there are. `overview` writes one of them.
+#[must_use]
+pub fn search(
+    kept: &[(u64, Arc<Decision>)],
+    search: &Search,
+    overview: impl Fn(&Decision) -> Value,
+) -> Value {
+    let selected: Vec<_> = kept
+        .iter()
+        .filter(|(_, decision)| is_selected(decision, search))
+        .collect();
+    let is_earlier = |number: u64| search.before.is_none_or(|before| number < before);
+    let mut rest = selected.iter().filter(|(number, _)| is_earlier(*number));
+    let decisions: Vec<Value> = rest
+        .by_ref()
+        .take(search.limit)
+        .map(|(number, decision)| {
+            let mut value = overview(decision);
+            value["number"] = json!(number);
+            value
+        })
+        .collect();
+    let next = rest
+        .next()
+        .and_then(|_| decisions.last().map(|last| last["number"].clone()));
+    json!({
+        "decisions": decisions,
+        "next": next,
+        "matched": selected.len(),
+        "kept": kept.len(),
+        "since": since(kept),
+    })
+}
+
+fn is_selected(decision: &Decision, search: &Search) -> bool {
+    let subject = Subject {
+        uid: &decision.uid,
+        user: &decision.user,
+        kind: &decision.kind,
+        namespace: decision.namespace.as_deref(),
+        name: &decision.name,
+        verdict: &decision.verdict,
+    };
+    let plugins = decision.plugins.iter().map(|called| &*called.name);
+    search.selects(&subject, plugins)
+}
+
+/// The time of the oldest kept decision.
+pub(super) fn since(kept: &[(u64, Arc<Decision>)]) -> Value {
+    let oldest = kept.last();
+    oldest.map_or(Value::Null, |(_, oldest)| json!(**oldest)["time"].take())
+}
