@@ -171,18 +171,9 @@ impl<'w> Build<'w> {
     /// Compiles the plugins of `plugins/`.
     fn plugins(&self) -> anyhow::Result<Plugins> {
         toolchain::ensure_wasm_target()?;
-        let folder = self.workspace.root().join("plugins");
-        let entries = std::fs::read_dir(&folder)
-            .with_context(|| format!("cannot read {}", folder.display()))?;
-        let mut packages = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            if entry.path().join("Cargo.toml").is_file() {
-                packages.push(entry.file_name().to_string_lossy().into_owned());
-            }
-        }
         let mut command = self.cargo(WASM, PLUGIN_PROFILE);
-        for package in &packages {
+        let packages = self.workspace.plugins();
+        for package in packages {
             command.args(["-p", package]);
         }
         terminal::paragraph("  ", "compiling the plugins");

@@ -16,6 +16,7 @@ pub(crate) struct Workspace {
     root: PathBuf,
     target: PathBuf,
     guests: Vec<String>,
+    plugins: Vec<String>,
 }
 
 // === impl Workspace ===
@@ -39,10 +40,12 @@ impl Workspace {
             text.map(PathBuf::from)
                 .with_context(|| format!("cargo metadata does not say `{key}`"))
         };
+        let root = path("workspace_root")?;
         Ok(Self {
-            root: path("workspace_root")?,
             target: path("target_directory")?,
-            guests: guests(&metadata),
+            guests: guests(&metadata, &root),
+            plugins: guests(&metadata, &root.join("plugins")),
+            root,
         })
     }
 
@@ -59,6 +62,11 @@ impl Workspace {
     /// The packages that can be built as plugins.
     pub(crate) fn guests(&self) -> &[String] {
         &self.guests
+    }
+
+    /// The packages of the folder `plugins/`. The name of a package may differ from that of its folder.
+    pub(crate) fn plugins(&self) -> &[String] {
+        &self.plugins
     }
 
     /// Path of a package's built plugin.
@@ -78,8 +86,12 @@ impl Workspace {
     }
 }
 
-/// Returns the packages with a `cdylib`, because all of these are plugins.
-fn guests(metadata: &Value) -> Vec<String> {
+/// Returns the packages below a folder that have a `cdylib`, because all of these are plugins.
+fn guests(metadata: &Value, folder: &Path) -> Vec<String> {
+    let is_below = |package: &&Value| {
+        let manifest = package["manifest_path"].as_str();
+        manifest.is_some_and(|manifest| Path::new(manifest).starts_with(folder))
+    };
     let is_guest = |package: &&Value| {
         let mut targets = package["targets"].as_array().into_iter().flatten();
         targets.any(|target| {
@@ -90,6 +102,7 @@ fn guests(metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let names = packages
         .filter(is_guest)
+        .filter(is_below)
         .filter_map(|package| package["name"].as_str());
     names.map(str::to_owned).collect()
 }

@@ -28,9 +28,17 @@ const NICE: i32 = 19;
 #[expect(unsafe_code, reason = "rustix has no call for it")]
 pub fn lower_priority() {
     let _: Result<i32, _> = rustix::process::nice(NICE);
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: 0 is the calling thread, and the parameters outlive the call.
-    let _: i32 = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    // The kernel reads one number. musl has a function for this call that only returns ENOSYS.
+    let priority: libc::c_int = 0;
+    // SAFETY: 0 is the calling thread, and the kernel reads a c_int that outlives the call.
+    let _: libc::c_long = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_IDLE,
+            &raw const priority,
+        )
+    };
 }
 
 /// Returns the CPU time that this thread has used.
@@ -72,6 +80,23 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lowers_the_priority_of_its_own_thread_only() {
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            // The name of the thread may contain spaces. The policy is the 39th value after it.
+            let (_, values) = stat.rsplit_once(')').unwrap();
+            values.split_whitespace().nth(38).unwrap().to_owned()
+        };
+        let before = policy();
+        let lowered = std::thread::spawn(move || {
+            lower_priority();
+            policy()
+        });
+        assert_eq!(lowered.join().unwrap(), libc::SCHED_IDLE.to_string());
+        assert_eq!(policy(), before);
+    }
 
     #[test]
     fn uses_at_most_a_quarter_of_a_processor() {
