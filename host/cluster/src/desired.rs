@@ -119,20 +119,7 @@ pub(crate) fn plan(file: &Config, folder: &Path, world: &World, kept: &mut Kept)
         });
         for (name, resource) in resources {
             let read = entry(file, folder, resource, &world.held);
-            let refusal = match read {
-                Ok(entry) => {
-                    kept.insert(name.clone(), entry);
-                    None
-                }
-                Err(refusal) => Some(refusal),
-            };
-            let verdict = Verdict {
-                uid: resource.uid.clone(),
-                generation: resource.generation,
-                is_kept: refusal.is_some() && kept.contains_key(name),
-                refusal,
-            };
-            verdicts.insert(name.clone(), verdict);
+            verdicts.insert(name.clone(), keep(name, resource, read, kept));
         }
     }
     tenants::add(file, folder, world, kept, &mut verdicts);
@@ -147,6 +134,23 @@ pub(crate) fn plan(file: &Config, folder: &Path, world: &World, kept: &mut Kept)
         config,
         plugins: verdicts,
         exceptions,
+    }
+}
+
+/// Keeps the entry of a resource if it is valid, and the earlier one if there is one otherwise.
+fn keep(name: &str, resource: &Resource, read: Result<Entry, Refusal>, kept: &mut Kept) -> Verdict {
+    let refusal = match read {
+        Ok(entry) => {
+            kept.insert(name.to_owned(), entry);
+            None
+        }
+        Err(refusal) => Some(refusal),
+    };
+    Verdict {
+        uid: resource.uid.clone(),
+        generation: resource.generation,
+        is_kept: refusal.is_some() && kept.contains_key(name),
+        refusal,
     }
 }
 

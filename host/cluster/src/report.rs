@@ -393,6 +393,29 @@ impl Round {
     fn by(&mut self, time: Instant) {
         self.next = Some(self.next.map_or(time, |next| next.min(time)));
     }
+
+    /// Returns the words for an entry. Words that may right themselves wait, and the written ones stay meanwhile.
+    /// `waiting` holds since when.
+    fn patient<T: PartialEq>(
+        &mut self,
+        waiting: &mut BTreeMap<String, Instant>,
+        name: &str,
+        written: Option<T>,
+        said: T,
+        is_settled: bool,
+    ) -> Option<T> {
+        if is_settled || written.as_ref() == Some(&said) {
+            waiting.remove(name);
+            return Some(said);
+        }
+        let since = waiting.entry(name.to_owned());
+        let due = *since.or_insert_with(Instant::now) + PROGRESS;
+        if Instant::now() < due {
+            self.by(due);
+            return written;
+        }
+        Some(said)
+    }
 }
 
 fn now() -> String {

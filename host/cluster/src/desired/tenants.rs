@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tollgate_config::{Config, Tenancy, TenantRefusal};
 use tollgate_registration::EXCLUDED_NAMESPACES;
 
-use super::{Entry, Kept, Refusal, Stripped, Verdict, World, invalid};
+use super::{Entry, Kept, Refusal, Stripped, Verdict, World, invalid, keep};
 use crate::kinds::Resource;
 
 const REMEDY: &str = "ask the administrator of the cluster";
@@ -49,20 +49,7 @@ pub(super) fn add(
                 .take(resource, tenancy)
                 .and_then(|()| entry(file, folder, world, resource, tenancy)),
         };
-        let refusal = match read {
-            Ok(entry) => {
-                kept.insert(name.clone(), entry);
-                None
-            }
-            Err(refusal) => Some(refusal),
-        };
-        let verdict = Verdict {
-            uid: resource.uid.clone(),
-            generation: resource.generation,
-            is_kept: refusal.is_some() && kept.contains_key(name),
-            refusal,
-        };
-        verdicts.insert(name.clone(), verdict);
+        verdicts.insert(name.clone(), keep(name, resource, read, kept));
     }
 }
 

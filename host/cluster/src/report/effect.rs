@@ -4,10 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::time::Instant;
 use tollgate_config::Serving;
 
-use super::{PROGRESS, Reports, Round};
+use super::{Reports, Round};
 use crate::canary::Effect;
 use crate::desired::Verdict;
 use crate::kinds::Resource;
@@ -52,17 +51,8 @@ impl Reports {
                 Effect::of_leader(name, verdict, served, &report, &sightings)
             }
         };
-        if said.is_settled() || written.as_ref() == Some(&said) {
-            self.ineffective.remove(name);
-            return Some(said);
-        }
-        let since = self.ineffective.entry(name.to_owned());
-        let due = *since.or_insert_with(Instant::now) + PROGRESS;
-        if Instant::now() < due {
-            round.by(due);
-            return written;
-        }
-        Some(said)
+        let is_settled = said.is_settled();
+        round.patient(&mut self.ineffective, name, written, said, is_settled)
     }
 
     /// Returns when this replica called a plugin last, as its entry shall say it.

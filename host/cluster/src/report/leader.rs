@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tollgate_config::Serving;
 
 use super::write::remove_entry;
-use super::{AFTER_FAILURE, Desiring, PROGRESS, Reports, Round};
+use super::{AFTER_FAILURE, Desiring, Reports, Round};
 use crate::desired::Verdict;
 use crate::kinds::Resource;
 use crate::lead::Management;
@@ -113,16 +113,7 @@ impl Reports {
                 Registration::of_leader(name, verdict, served, &report)
             }
         };
-        if said.is_settled() || written.as_ref() == Some(&said) {
-            self.unregistered.remove(name);
-            return Some(said);
-        }
-        let since = self.unregistered.entry(name.to_owned());
-        let due = *since.or_insert_with(Instant::now) + PROGRESS;
-        if Instant::now() < due {
-            round.by(due);
-            return written;
-        }
-        Some(said)
+        let is_settled = said.is_settled();
+        round.patient(&mut self.unregistered, name, written, said, is_settled)
     }
 }
