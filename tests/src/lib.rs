@@ -21,6 +21,7 @@ pub mod guests;
 pub mod hostile;
 pub mod kubernetes;
 pub mod languages;
+pub mod pod;
 pub mod port;
 pub mod registry;
 pub mod reviews;

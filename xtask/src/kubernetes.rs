@@ -8,6 +8,7 @@ use tollgate_kube_apiserver::helm::{Helm, Major};
 use tollgate_kube_apiserver::{Binaries, Missing, controllers, release};
 
 use crate::terminal::{self, NOTABLE};
+use crate::toolchain;
 
 /// Build etcd, kube-apiserver, kubectl and Helm for the end-to-end suites, and print the folder of the first three.
 ///
@@ -48,6 +49,19 @@ pub(crate) fn ensure() -> anyhow::Result<()> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Installs what the suites need to run the pods of the chart. The tests of pods say what is missing, and are skipped.
+pub(crate) fn ensure_pods() {
+    toolchain::ensure_command("bwrap", "bubblewrap");
+    toolchain::ensure_file(
+        "/usr/share/containers/seccomp.json",
+        "golang-github-containers-common",
+    );
+    toolchain::ensure_file(
+        "/usr/share/doc/python3-seccomp/copyright",
+        "python3-seccomp",
+    );
 }
 
 /// Builds the programs. Fails where [`ensure`] goes on without them.

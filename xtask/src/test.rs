@@ -252,6 +252,7 @@ fn build(run: &mut Run) -> anyhow::Result<()> {
 }
 
 fn kubernetes(_: &mut Run) -> anyhow::Result<()> {
+    kubernetes::ensure_pods();
     kubernetes::ensure()
 }
 

@@ -340,6 +340,16 @@ impl Cluster {
         }
     }
 
+    /// The address of kube-apiserver.
+    ///
+    /// # Panics
+    /// Never: the URL is made of an address.
+    #[must_use]
+    pub fn address(&self) -> std::net::SocketAddr {
+        let address = self.url.trim_start_matches("https://").parse();
+        address.expect("the URL is made of an address")
+    }
+
     /// The folder of kube-apiserver's files.
     #[must_use]
     pub fn folder(&self) -> &Path {

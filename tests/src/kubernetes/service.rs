@@ -51,6 +51,14 @@ impl Service {
             .kubectl(&["create", "-f", "-"])
             .input(&service)
             .succeed();
+        Self::adopt(cluster, namespace, name, port).await
+    }
+
+    /// Routes a Service that is there already, at one of its ports. Without replicas at first.
+    ///
+    /// # Panics
+    /// Panics if the Service is not there, or if its address cannot be listened on.
+    pub async fn adopt(cluster: &Cluster, namespace: &str, name: &str, port: u16) -> Self {
         let cluster_ip = cluster
             .kubectl(&[
                 "get",

@@ -11,7 +11,7 @@ use tollgate_tests::cluster_or_skip;
 use tollgate_tests::kubernetes::{Cluster, Start};
 
 /// Runs Helm against the cluster.
-fn helm(cluster: &Cluster, chart: &Chart, arguments: &[&str]) -> String {
+pub(crate) fn helm(cluster: &Cluster, chart: &Chart, arguments: &[&str]) -> String {
     let folder = cluster.folder();
     let output = Command::new(chart.helm().program())
         .args(arguments)

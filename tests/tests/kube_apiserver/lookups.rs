@@ -69,6 +69,18 @@ fn refusal(cluster: &Cluster, object: &Value) -> Option<String> {
     (!printed.succeeded()).then_some(printed.errors)
 }
 
+/// Creates the namespaces, and two Ingresses in one of them.
+fn begin_with_two(cluster: &Cluster) {
+    define(cluster);
+    for namespace in [SYSTEM, SHOP, BLOG] {
+        cluster.namespace(namespace);
+    }
+    for name in ["one", "two"] {
+        let object = ingress(SHOP, name, &format!("{name}.example"));
+        assert_eq!(refusal(cluster, &object), None);
+    }
+}
+
 /// Waits until an object is refused or accepted. Returns the time, and what kubectl said.
 fn wait_until(
     cluster: &Cluster,
@@ -157,14 +169,7 @@ async fn lookups_of_a_custom_resource_are_followed() {
         return;
     };
     let cluster = &cluster;
-    define(cluster);
-    for namespace in [SYSTEM, SHOP, BLOG] {
-        cluster.namespace(namespace);
-    }
-    for name in ["one", "two"] {
-        let object = ingress(SHOP, name, &format!("{name}.example"));
-        assert_eq!(refusal(cluster, &object), None);
-    }
+    begin_with_two(cluster);
     let elsewhere = ingress(BLOG, "three", "three.example");
     assert_eq!(refusal(cluster, &elsewhere), None);
     let configuration = configuration().with("allowEmpty", true).with(
@@ -207,14 +212,7 @@ async fn table_recovers_without_a_gap_when_kube_apiserver_restarts() {
         return;
     };
     let cluster = &cluster;
-    define(cluster);
-    for namespace in [SYSTEM, SHOP, BLOG] {
-        cluster.namespace(namespace);
-    }
-    for name in ["one", "two"] {
-        let object = ingress(SHOP, name, &format!("{name}.example"));
-        assert_eq!(refusal(cluster, &object), None);
-    }
+    begin_with_two(cluster);
     let server = serve(cluster, Some(ingresses(&json!("all"))));
     assert_eq!(lookup_of(&server).await["objects"], 2);
 

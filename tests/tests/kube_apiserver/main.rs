@@ -21,6 +21,7 @@ mod natural_order;
 mod objects;
 mod offline;
 mod plugins_as_resources;
+mod pods;
 mod policies;
 mod printed;
 mod registrar;

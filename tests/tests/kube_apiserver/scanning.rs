@@ -136,6 +136,16 @@ async fn two_more_scans(servers: &[&Server]) {
     }
 }
 
+/// The chart, and a cluster with the definitions. None if something that they need is missing.
+fn begin() -> Option<(Chart, Cluster)> {
+    let chart = Chart::with(Major::V4)?;
+    let cluster = ClusterStart::default().start()?;
+    define(&cluster);
+    define_reports(&cluster);
+    cluster.namespace(SYSTEM);
+    Some((chart, cluster))
+}
+
 /// The sum of a count in the summaries of all reports.
 fn total(reports: &[Value], key: &str) -> u64 {
     let counts = reports.iter().map(|report| &report["summary"][key]);
@@ -144,16 +154,10 @@ fn total(reports: &[Value], key: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_share_a_scan_that_writes_only_what_changed() {
-    let Some(chart) = Chart::with(Major::V4) else {
-        return;
-    };
-    let Some(cluster) = ClusterStart::default().start() else {
+    let Some((chart, cluster)) = begin() else {
         return;
     };
     let cluster = &cluster;
-    define(cluster);
-    define_reports(cluster);
-    cluster.namespace(SYSTEM);
     let forbidden = json!({"tier": "forbidden"});
     for namespace in teams() {
         cluster.namespace(&namespace);
@@ -168,10 +172,10 @@ async fn replicas_share_a_scan_that_writes_only_what_changed() {
     allow_scan(cluster, &chart);
     let service = Service::new(cluster, SYSTEM, "gate").await;
     let settings = json!({"enabled": true, "interval": INTERVAL, "resources": resources()});
-    let begin = |name: &str| {
+    let start = |name: &str| {
         tokio::task::block_in_place(|| replica(&kubeconfig, &service, name, policies(), &settings))
     };
-    let servers = [begin("replica-0"), begin("replica-1")];
+    let servers = [start("replica-0"), start("replica-1")];
     let servers: Vec<&Server> = servers.iter().collect();
 
     // Both have a part, and all reports are there.
@@ -280,16 +284,10 @@ async fn replicas_share_a_scan_that_writes_only_what_changed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_takes_over_and_names_what_it_may_not_read() {
-    let Some(chart) = Chart::with(Major::V4) else {
-        return;
-    };
-    let Some(cluster) = ClusterStart::default().start() else {
+    let Some((chart, cluster)) = begin() else {
         return;
     };
     let cluster = &cluster;
-    define(cluster);
-    define_reports(cluster);
-    cluster.namespace(SYSTEM);
     let forbidden = json!({"tier": "forbidden"});
     for namespace in teams() {
         cluster.namespace(&namespace);
@@ -310,10 +308,10 @@ async fn replica_takes_over_and_names_what_it_may_not_read() {
         act(&mut configuration, "guard", matched, settings);
         configuration
     };
-    let begin = |name: &str| {
+    let start = |name: &str| {
         tokio::task::block_in_place(|| replica(&kubeconfig, &service, name, policies(), &settings))
     };
-    let (first, second) = (begin("replica-0"), begin("replica-1"));
+    let (first, second) = (start("replica-0"), start("replica-1"));
     let missing = |report: &Value| {
         let annotations = &report["metadata"]["annotations"];
         annotations["tollgate.dev/not-scanned"] == "services"
