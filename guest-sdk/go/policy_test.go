@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/access"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/tollgatetest"
 )
@@ -382,6 +383,65 @@ func TestFailuresOfLookupsAreTyped(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, cluster.ErrNotGranted) {
+		t.Error(err)
+	}
+}
+
+// asking calls a function within a review.
+func asking(t *testing.T, review *tollgatetest.Review, call func() error) error {
+	t.Helper()
+	return inCluster(t, review, call)
+}
+
+func TestRulesSayWhatTheUserMayDo(t *testing.T) {
+	rules := []any{
+		`{"user": "anna", "verb": "delete", "apiGroup": "apps", "resource": "deployments/scale", "namespace": "shop"}`,
+		`{"group": "dev", "verb": "*", "path": "/metrics*"}`,
+		`{"user": "system:serviceaccount:shop:robot", "verb": "get", "resource": "*"}`,
+	}
+	review := tollgatetest.Create(deployment).User("anna", "dev").Access(rules...)
+	scale := access.Resource{Verb: "delete", Group: "apps", Resource: "deployments", Subresource: "scale", Namespace: "shop"}
+	elsewhere, whole := scale, scale
+	elsewhere.Namespace, whole.Subresource = "blog", ""
+	robot := access.ServiceAccount{Namespace: "shop", Name: "robot"}
+	pods := access.Resource{Verb: "get", Resource: "pods"}
+	for _, test := range []struct {
+		check   func() (access.Decision, error)
+		allowed bool
+	}{
+		{scale.Check, true},
+		{elsewhere.Check, false},
+		{whole.Check, false},
+		{access.Path{Verb: "get", Path: "/metrics/slis"}.Check, true},
+		{access.Path{Verb: "get", Path: "/healthz"}.Check, false},
+		{pods.Check, false},
+		{func() (access.Decision, error) { return pods.CheckServiceAccount(robot) }, true},
+		{func() (access.Decision, error) { return scale.CheckServiceAccount(robot) }, false},
+	} {
+		err := asking(t, review, func() error {
+			decision, err := test.check()
+			if decision.Allowed != test.allowed || decision.Reason == "" {
+				t.Errorf("got %v, expected %v", decision, test.allowed)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFailuresOfAccessAreTyped(t *testing.T) {
+	ask := func(review *tollgatetest.Review) error {
+		return asking(t, review, func() error {
+			_, err := access.Resource{Verb: "get", Resource: "pods"}.Check()
+			return err
+		})
+	}
+	if err := ask(tollgatetest.Create(deployment)); !errors.Is(err, access.ErrNotGranted) {
+		t.Error(err)
+	}
+	if err := ask(tollgatetest.Create(deployment).AccessUnavailable()); !errors.Is(err, access.ErrUnavailable) {
 		t.Error(err)
 	}
 }

@@ -260,6 +260,66 @@ tollgate_cluster_objects tollgate_cluster_list(tollgate_text lookup, tollgate_op
 /* Goes to the next object. Returns false after the last one, and on a failure. */
 bool tollgate_cluster_next(tollgate_cluster_objects *objects);
 
+/* ---- Rights of users ---- */
+
+/* The capability `access`: whether the user of the request may do something in the cluster. The host does not load a
+ * plugin that calls this function unless its configuration grants `access`. kube-apiserver answers, and the host remembers
+ * an answer for at most ten seconds. A question that the host has to pass on starts the call anew, so a plugin asks late
+ * and seldom. */
+
+/* An action on a resource, or on a path. A text that is left out is "not set". */
+typedef struct {
+    /* In lower case, such as delete. */
+    tollgate_text verb;
+    /* The API group. Empty for the core group. */
+    tollgate_text group;
+    /* In lower-case plural, such as pods. Left out for an action on a path. */
+    tollgate_text resource;
+    /* Such as exec. */
+    tollgate_text subresource;
+    /* Empty for a cluster-scoped resource, and for "in all namespaces". */
+    tollgate_text namespace;
+    /* Empty for "all objects". */
+    tollgate_text name;
+    /* A path that is no resource, such as /metrics. Only verb counts beside it. */
+    tollgate_text path;
+} tollgate_action;
+
+/* A service account, which counts with its groups. The configuration has to grant `serviceAccounts`. */
+typedef struct {
+    tollgate_text namespace;
+    tollgate_text name;
+} tollgate_service_account;
+
+/* The answer of kube-apiserver. */
+typedef struct {
+    bool allowed;
+    /* May be empty, and may name roles and bindings. */
+    tollgate_text reason;
+    /* What an authorizer of kube-apiserver failed at. `allowed` counts all the same. */
+    tollgate_option error;
+} tollgate_decision;
+
+typedef enum {
+    TOLLGATE_ACCESS_ANSWERED,
+    /* The configuration does not let the plugin ask this. */
+    TOLLGATE_ACCESS_NOT_GRANTED,
+    /* kube-apiserver has not answered, or the host has no authorizer. It must not count as "allowed": a plugin that
+     * enforces ends the call with TOLLGATE_ABORT, and its failure policy decides. */
+    TOLLGATE_ACCESS_UNAVAILABLE,
+} tollgate_access_result;
+
+/* Whether the user of the request may do something, or a service account if `account` is not null. Without a decision,
+ * `why` is the reason for the operator, and `decision` does not allow:
+ *
+ *     tollgate_action action = {.verb = TOLLGATE_TEXT("get"), .resource = TOLLGATE_TEXT("pods")};
+ *     if (tollgate_access_check(&action, NULL, &decision, &why) != TOLLGATE_ACCESS_ANSWERED) {
+ *         TOLLGATE_ABORT(why);
+ *     }
+ */
+tollgate_access_result tollgate_access_check(const tollgate_action *action, const tollgate_service_account *account,
+                                             tollgate_decision *decision, tollgate_text *why);
+
 /* ---- Answers ---- */
 
 typedef struct tollgate_denial tollgate_denial;

@@ -329,6 +329,65 @@ _Noreturn void tollgate_abort(tollgate_text message, tollgate_text file, uint32_
     __builtin_trap();
 }
 
+/* ---- Rights of users ---- */
+
+/* The arguments are too many for parameters, so they are in memory. */
+typedef struct {
+    uint8_t is_path;
+    union {
+        /* verb, group, resource, subresource, namespace, name */
+        tollgate_text of_resource[6];
+        /* verb, path */
+        tollgate_text of_path[2];
+    } texts;
+    bool has_account;
+    tollgate_service_account account;
+} access_question;
+
+typedef struct {
+    bool is_failure;
+    union {
+        tollgate_decision decision;
+        struct {
+            uint8_t kind;
+            tollgate_text text;
+        } failure;
+    };
+} access_answer;
+
+IMPORT("access", "check")
+void host_access_check(const void *question, void *area);
+
+tollgate_access_result tollgate_access_check(const tollgate_action *action, const tollgate_service_account *account,
+                                             tollgate_decision *decision, tollgate_text *why) {
+    access_question question = {0};
+    if (action->path.length > 0) {
+        question.is_path = 1;
+        question.texts.of_path[0] = action->verb;
+        question.texts.of_path[1] = action->path;
+    } else {
+        question.texts.of_resource[0] = action->verb;
+        question.texts.of_resource[1] = action->group;
+        question.texts.of_resource[2] = action->resource;
+        question.texts.of_resource[3] = action->subresource;
+        question.texts.of_resource[4] = action->namespace;
+        question.texts.of_resource[5] = action->name;
+    }
+    if (account != NULL) {
+        question.has_account = true;
+        question.account = *account;
+    }
+    access_answer answer;
+    host_access_check(&question, &answer);
+    *decision = (tollgate_decision){0};
+    if (answer.is_failure) {
+        *why = answer.failure.text;
+        return answer.failure.kind == 0 ? TOLLGATE_ACCESS_NOT_GRANTED : TOLLGATE_ACCESS_UNAVAILABLE;
+    }
+    *decision = answer.decision;
+    return TOLLGATE_ACCESS_ANSWERED;
+}
+
 /* ---- The cluster ---- */
 
 IMPORT("cluster", "get")

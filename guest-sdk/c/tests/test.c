@@ -90,6 +90,22 @@ void host_cluster_list(const char *lookup, size_t lookup_length, uint32_t is_nam
     abort();
 }
 
+/* Allows the service account `robot`, and `get` on paths. Does not answer about Secrets, and not about the verb `list`. */
+void host_access_check(const void *asked, void *area) {
+    const access_question *question = asked;
+    access_answer *answer = area;
+    *answer = (access_answer){.is_failure = true};
+    if (TOLLGATE_IS(question->texts.of_path[0], "list")) {
+        answer->failure.text = TOLLGATE_TEXT("ask something else");
+    } else if (!question->is_path && TOLLGATE_IS(question->texts.of_resource[2], "secrets")) {
+        answer->failure.kind = 1;
+        answer->failure.text = TOLLGATE_TEXT("away");
+    } else {
+        bool is_robot = question->has_account && TOLLGATE_IS(question->account.name, "robot");
+        *answer = (access_answer){.decision = {.allowed = is_robot || question->is_path, .reason = TOLLGATE_TEXT("so")}};
+    }
+}
+
 /* ---- A plugin ---- */
 
 static const tollgate_rule rules[] = {{
@@ -257,6 +273,24 @@ static void settings_are_read_one_after_the_other(void) {
     CHECK(!tollgate_json_member(&json, &name));
 }
 
+static void only_a_decision_allows(void) {
+    tollgate_decision decision;
+    tollgate_text why = {0};
+    tollgate_action get = {.verb = TOLLGATE_TEXT("get"), .resource = TOLLGATE_TEXT("pods")};
+    CHECK(tollgate_access_check(&get, NULL, &decision, &why) == TOLLGATE_ACCESS_ANSWERED);
+    CHECK(!decision.allowed && TOLLGATE_IS(decision.reason, "so") && !decision.error.is_there);
+    tollgate_service_account robot = {TOLLGATE_TEXT("shop"), TOLLGATE_TEXT("robot")};
+    CHECK(tollgate_access_check(&get, &robot, &decision, &why) == TOLLGATE_ACCESS_ANSWERED && decision.allowed);
+    tollgate_action metrics = {.verb = TOLLGATE_TEXT("get"), .path = TOLLGATE_TEXT("/metrics")};
+    CHECK(tollgate_access_check(&metrics, NULL, &decision, &why) == TOLLGATE_ACCESS_ANSWERED && decision.allowed);
+    tollgate_action secrets = {.verb = TOLLGATE_TEXT("get"), .resource = TOLLGATE_TEXT("secrets")};
+    CHECK(tollgate_access_check(&secrets, &robot, &decision, &why) == TOLLGATE_ACCESS_UNAVAILABLE);
+    CHECK(!decision.allowed && TOLLGATE_IS(why, "away"));
+    tollgate_action list = {.verb = TOLLGATE_TEXT("list"), .resource = TOLLGATE_TEXT("pods")};
+    CHECK(tollgate_access_check(&list, &robot, &decision, &why) == TOLLGATE_ACCESS_NOT_GRANTED);
+    CHECK(!decision.allowed && TOLLGATE_IS(why, "ask something else"));
+}
+
 int main(void) {
     literals_have_the_length_of_their_text();
     a_malformed_pointer_names_itself_and_the_line();
@@ -266,6 +300,7 @@ int main(void) {
     appending_makes_a_missing_list_once();
     an_integer_is_read_exactly_or_not_at_all();
     settings_are_read_one_after_the_other();
+    only_a_decision_allows();
     printf("%d check(s) failed\n", failures);
     return failures > 0;
 }

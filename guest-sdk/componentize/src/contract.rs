@@ -9,7 +9,8 @@ pub const CONTRACT_VERSION: &str = "0.1.0";
 
 const PACKAGE: &str = "tollgate:admission";
 
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 5] = [
+    ("access.wit", include_str!("../../../wit/access.wit")),
     ("cluster.wit", include_str!("../../../wit/cluster.wit")),
     ("types.wit", include_str!("../../../wit/types.wit")),
     ("review.wit", include_str!("../../../wit/review.wit")),

@@ -22,6 +22,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/access"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/clock"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
 )
@@ -33,6 +34,7 @@ type Review struct {
 	request                               map[string]any
 	now                                   time.Time
 	lookups                               map[string]*lookup
+	access                                *rights
 }
 
 // An Outcome is the result of a policy.
@@ -135,6 +137,7 @@ func (review *Review) evaluate(t testing.TB, call func(*tollgate.Review) (tollga
 		defer clock.Use(func() time.Time { return review.now })()
 	}
 	defer cluster.Use(lookups(review.lookups))()
+	defer access.Use(review.access)()
 	mutation, err := call(tollgate.ReviewOf(host))
 	outcome := host.outcome
 	if err != nil {

@@ -19,6 +19,22 @@ export interface Outcome {
   readonly log: [level: string, message: string][];
 }
 
+/** Something that somebody may do, as in a suite. `*` matches everything. */
+export type Right = { readonly verb: string } & ({ readonly user: string } | { readonly group: string }) &
+  (
+    | { readonly path: string }
+    | {
+        /** The core group by default. */
+        readonly apiGroup?: string;
+        /** Such as `pods` or `pods/exec`. */
+        readonly resource: string;
+        /** Every one by default. */
+        readonly namespace?: string;
+        /** Every one by default. */
+        readonly name?: string;
+      }
+  );
+
 /** A lookup, as the configuration has it. */
 export interface Lookup {
   readonly name: string;
@@ -52,6 +68,10 @@ export interface TestReview {
   lookup(lookup: Lookup, objects: readonly object[]): TestReview;
   /** Adds a lookup that the host has not read yet. All functions of `@tollgate/sdk/cluster` throw for it. */
   notSynchronised(lookup: string): TestReview;
+  /** Grants the capability `access`. Everything that no rule allows is denied. */
+  access(rules: readonly Right[]): TestReview;
+  /** Grants the capability `access`. Every question is unavailable. */
+  accessUnavailable(): TestReview;
   /** Throws if the policy rejects its settings, throws itself, or returns a malformed answer. */
   validate(policy: PolicyModule): Outcome;
   /** Throws like `validate`, and if the patch does not apply. */

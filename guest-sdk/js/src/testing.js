@@ -6,6 +6,7 @@ import { Denial } from './denial.js';
 import { use } from './host.js';
 import { lookupOf, lookupsOf } from './lookups.js';
 import * as contract from './policy.js';
+import { rightsOf, rulesOf } from './rights.js';
 import { at as placeIn, described, isObject, tokens, walk } from './tree.js';
 
 const uid = '00000000-0000-4000-8000-000000000000';
@@ -20,6 +21,7 @@ class TestReview {
   #settings = {};
   #now;
   #lookups = {};
+  #access;
 
   constructor(operation, object, oldObject) {
     this.#documents = { object, 'old-object': oldObject, options: undefined, request: request(operation, object ?? oldObject) };
@@ -65,6 +67,16 @@ class TestReview {
     return this;
   }
 
+  access(rules) {
+    this.#access = rulesOf(rules);
+    return this;
+  }
+
+  accessUnavailable() {
+    this.#access = null;
+    return this;
+  }
+
   validate(policy) {
     const { answer, effects } = this.#evaluate((configured) => contract.validate(policy, configured), policy);
     return outcome(answer, effects, this.#documents.object, this.#documents.object);
@@ -77,7 +89,7 @@ class TestReview {
 
   #evaluate(call, policy) {
     const effects = { warnings: [], annotations: {}, log: [] };
-    const before = use(hostOf(this.#documents, effects, this.#now, this.#lookups));
+    const before = use(hostOf(this.#documents, effects, this.#now, this.#lookups, this.#access));
     try {
       return { answer: call(contract.configure(policy, JSON.stringify(this.#settings))), effects };
     } finally {
@@ -191,7 +203,7 @@ function namespaceOf({ request, object, 'old-object': oldObject, namespace: give
   return { apiVersion: 'v1', kind: 'Namespace', metadata };
 }
 
-function hostOf(documents, effects, now, lookups) {
+function hostOf(documents, effects, now, lookups, rules) {
   const document = (part) => (part === 'namespace' ? namespaceOf(documents) : documents[part]);
   const find = (part, at) => placeIn(document(part), tokens(at));
   return {
@@ -216,6 +228,7 @@ function hostOf(documents, effects, now, lookups) {
       },
     },
     cluster: lookupsOf(lookups),
+    access: rightsOf(rules, () => documents.request),
   };
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { allow, deny, merge, patch, pointer, SettingsErrors, settings as setting, unchanged, wholeObject } from '../src/index.js';
+import { check, Failure as AccessFailure } from '../src/access.js';
 import { now } from '../src/clock.js';
 import { Failure, find, get, list } from '../src/cluster.js';
 import { lineTable } from '../src/component.js';
@@ -369,6 +370,46 @@ test('failures of lookups are typed, and faults unless they are caught', () => {
   assert.equal(failure(() => [...find('ingresses', 'hosts', 'a')]).kind, 'not granted');
   assert.throws(() => review.validate({ manifest, validate: () => (get('pods', 'shop', 'a'), allow) }), Failure);
   assert.throws(() => create(pod).lookup({ name: 'a', field: [] }, []), /unknown key field/);
+});
+
+test('rules say what the user may do', () => {
+  const review = create(pod).user('anna', 'dev').access([
+    { user: 'anna', verb: 'delete', apiGroup: 'apps', resource: 'deployments/scale', namespace: 'shop' },
+    { group: 'dev', verb: '*', path: '/metrics*' },
+    { user: 'system:serviceaccount:shop:robot', verb: 'get', resource: '*' },
+  ]);
+  const scale = { verb: 'delete', group: 'apps', resource: 'deployments', subresource: 'scale', namespace: 'shop' };
+  const pods = { verb: 'get', resource: 'pods' };
+  const robot = { namespace: 'shop', name: 'robot' };
+  for (const [action, account, allowed] of [
+    [scale, undefined, true],
+    [{ ...scale, namespace: 'blog' }, undefined, false],
+    [{ ...scale, subresource: undefined }, undefined, false],
+    [{ verb: 'get', path: '/metrics/slis' }, undefined, true],
+    [{ verb: 'get', path: '/healthz' }, undefined, false],
+    [pods, undefined, false],
+    [pods, robot, true],
+    [scale, robot, false],
+  ]) {
+    const decision = inCluster(review, () => check(action, account));
+    assert.equal(decision.allowed, allowed, JSON.stringify([action, account]));
+    assert.ok(decision.reason);
+  }
+});
+
+test('failures of access are typed, and faults unless they are caught', () => {
+  const kind = (review) => inCluster(review, () => {
+    try {
+      check({ verb: 'get', resource: 'pods' });
+    } catch (error) {
+      assert.ok(error instanceof AccessFailure);
+      return error.kind;
+    }
+  });
+  assert.equal(kind(create(pod)), 'not granted');
+  assert.equal(kind(create(pod).accessUnavailable()), 'unavailable');
+  assert.throws(() => create(pod).accessUnavailable().validate({ manifest, validate: () => (check({ verb: 'get', path: '/' }), allow) }), AccessFailure);
+  assert.throws(() => create(pod).access([{ user: 'a', verb: 'get', resources: 'b' }]), /unknown key resources/);
 });
 
 test('a setting of any JSON is read as it is', () => {

@@ -21,6 +21,7 @@ from tollgate_sdk import (
     Patch,
     Review,
     SettingsErrors,
+    access,
     clock,
     cluster,
     merge,
@@ -409,6 +410,44 @@ class Lookups(unittest.TestCase):
                 in_cluster(review, run)
         with self.assertRaisesRegex(ValueError, "unknown key field"):
             create(POD).lookup({"name": "a", "field": []}, [])
+
+
+
+class Rights(unittest.TestCase):
+    """What users may do, by rules."""
+
+    def test_rules_say_what_the_user_may_do(self) -> None:
+        review = create(POD).user("anna", "dev").access(
+            [
+                {"user": "anna", "verb": "delete", "apiGroup": "apps", "resource": "deployments/scale", "namespace": "shop"},
+                {"group": "dev", "verb": "*", "path": "/metrics*"},
+                {"user": "system:serviceaccount:shop:robot", "verb": "get", "resource": "*"},
+            ]
+        )
+        scale = access.Resource("delete", "deployments", "apps", "scale", "shop")
+        pods, robot = access.Resource("get", "pods"), access.ServiceAccount("shop", "robot")
+        for action, account, allowed in (
+            (scale, None, True),
+            (access.Resource("delete", "deployments", "apps", "scale", "blog"), None, False),
+            (access.Resource("delete", "deployments", "apps", namespace="shop"), None, False),
+            (access.Path("get", "/metrics/slis"), None, True),
+            (access.Path("get", "/healthz"), None, False),
+            (pods, None, False),
+            (pods, robot, True),
+            (scale, robot, False),
+        ):
+            decision = in_cluster(review, lambda action=action, account=account: access.check(action, account))
+            self.assertEqual(decision.allowed, allowed, (action, account))
+            self.assertTrue(decision.reason)
+
+    def test_failures_are_typed(self) -> None:
+        pods = access.Resource("get", "pods")
+        with self.assertRaises(access.NotGranted):
+            in_cluster(create(POD), lambda: access.check(pods))
+        with self.assertRaises(access.Unavailable):
+            in_cluster(create(POD).access_unavailable(), lambda: access.check(pods))
+        with self.assertRaisesRegex(AssertionError, "unknown key resources"):
+            create(POD).access([{"user": "a", "verb": "get", "resources": "b"}])
 
 
 if __name__ == "__main__":

@@ -96,6 +96,30 @@ class _Host:
     def lookups(self) -> _host.LookupHost:
         return _Lookups()
 
+    def check_access(self, action: Any, account: Any) -> Any:
+        # Imported here, because a plugin without the capability does not have these modules.
+        from componentize_py_types import Err
+        from wit_world.imports import access as host_access
+
+        from tollgate_sdk.access import Decision, NotGranted, Path, Unavailable
+
+        asked: Any
+        if isinstance(action, Path):
+            asked = host_access.Action_Path(host_access.PathAction(action.verb, action.path))
+        else:
+            asked = host_access.Action_Resource(
+                host_access.ResourceAction(
+                    action.verb, action.group, action.resource, action.subresource, action.namespace, action.name
+                )
+            )
+        of = None if account is None else host_access.ServiceAccount(account.namespace, account.name)
+        try:
+            found = host_access.check(asked, of)
+        except Err as failed:
+            kind = NotGranted if isinstance(failed.value, host_access.Failure_NotGranted) else Unavailable
+            raise kind(failed.value.value) from None
+        return Decision(found.allowed, found.reason, found.error)
+
 
 class _Lookups:
     def get(self, lookup: str, namespace: str | None, name: str) -> _host.Found | None:

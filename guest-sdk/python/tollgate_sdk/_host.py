@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tollgate_sdk._review import Node, Part, Request, Value
+    from tollgate_sdk.access import Decision, Path, Resource, ServiceAccount
 
 
 class Host(Protocol):
@@ -37,6 +38,8 @@ class Host(Protocol):
 
     @property
     def lookups(self) -> LookupHost: ...
+
+    def check_access(self, action: Resource | Path, account: ServiceAccount | None) -> Decision: ...
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,9 @@ from tollgate_sdk._review import (
     Request,
     Value,
 )
+from tollgate_sdk._rights import Rights, rights
 from tollgate_sdk._tree import at_place, described, tokens, walk
+from tollgate_sdk.access import Decision, Path, Resource, ServiceAccount
 
 _UID = "00000000-0000-4000-8000-000000000000"
 
@@ -79,6 +81,7 @@ class TestReview:
         self._settings: Any = {}
         self._now: datetime | None = None
         self._lookups: dict[str, Lookup | None] = {}
+        self._rights: Rights | None = None
 
     def having(self, **request: Any) -> Self:
         """Sets a field of the request, such as ``having(subResource="status")``."""
@@ -129,6 +132,20 @@ class TestReview:
         self._lookups[lookup] = None
         return self
 
+    def access(self, rules: Sequence[dict[str, Any]]) -> Self:
+        """Grants the capability ``access``, with rules as in a suite. Everything that no rule allows is denied.
+
+        A rule has ``user`` or ``group``, ``verb``, ``apiGroup`` (default ``""``), ``resource`` such as ``pods`` or
+        ``pods/exec``, ``namespace`` and ``name`` (default: every one), or ``path`` instead of these.
+        """
+        self._rights = Rights(rules)
+        return self
+
+    def access_unavailable(self) -> Self:
+        """Grants the capability ``access``. Every question is unavailable."""
+        self._rights = Rights(None)
+        return self
+
     def validate(self, policy: ModuleType) -> Outcome:
         """Validates the review. Raises errors of the policy, of its settings, and for malformed answers."""
         host, answer = self._evaluate(policy, _policy.validate)
@@ -149,7 +166,7 @@ class TestReview:
         return host.outcome
 
     def _evaluate(self, policy: ModuleType, call: Any) -> tuple[_Memory, Any]:
-        host = _Memory(self._documents, self._now, self._lookups)
+        host = _Memory(self._documents, self._now, self._lookups, self._rights)
         before = _host.use(host)
         try:
             return host, call(policy, _policy.configure(policy, json.dumps(self._settings)))
@@ -250,11 +267,16 @@ class _Memory:
     """A review in memory."""
 
     def __init__(
-        self, documents: dict[str, Any], now: datetime | None, lookups: dict[str, Lookup | None]
+        self,
+        documents: dict[str, Any],
+        now: datetime | None,
+        lookups: dict[str, Lookup | None],
+        given: Rights | None,
     ) -> None:
         self._documents = documents
         self._now = now
         self.lookups = Lookups(lookups)
+        self._rights = given
         self.outcome = Outcome()
 
     def request(self) -> Request:
@@ -302,6 +324,10 @@ class _Memory:
     def now(self) -> datetime:
         assert self._now is not None, "a test of a policy that reads the clock sets it: at(datetime(…))"
         return self._now
+
+    def check_access(self, action: Resource | Path, account: ServiceAccount | None) -> Decision:
+        user = self._documents["request"].get("userInfo") or {}
+        return rights(self._rights).check(action, account, user)
 
     def _document(self, part: Part) -> Any:
         return _namespace(self._documents) if part == "namespace" else self._documents[part]

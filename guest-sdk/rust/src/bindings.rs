@@ -83,6 +83,24 @@ pub mod clock {
     });
 }
 
+#[cfg(feature = "access")]
+pub mod access {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "
+            package tollgate:sdk-access;
+            world access-user {
+                import tollgate:admission/access@0.1.0;
+                import tollgate:admission/grants@0.1.0;
+            }
+        ",
+        world: "tollgate:sdk-access/access-user",
+        generate_all,
+        additional_derives: [PartialEq, Eq],
+        pub_export_macro: true,
+    });
+}
+
 #[cfg(feature = "cluster")]
 pub mod cluster {
     wit_bindgen::generate!({

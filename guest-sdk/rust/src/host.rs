@@ -19,6 +19,14 @@ pub(crate) use crate::bindings::clock::tollgate::admission::clock::now;
 #[cfg(all(not(target_arch = "wasm32"), feature = "clock"))]
 pub(crate) use crate::testing::host::now;
 
+#[cfg(all(target_arch = "wasm32", feature = "access"))]
+pub(crate) use crate::bindings::access::tollgate::admission::{
+    access::check as check_access, grants::access as has_access,
+};
+
+#[cfg(all(not(target_arch = "wasm32"), feature = "access"))]
+pub(crate) use crate::testing::access::{check_access, has_access};
+
 #[cfg(all(target_arch = "wasm32", feature = "cluster"))]
 pub(crate) use crate::bindings::cluster::tollgate::admission::cluster as lookups;
 

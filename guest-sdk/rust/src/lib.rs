@@ -68,9 +68,12 @@
 //! # Features
 //!
 //! - `bump-allocator` (default): memory for one review, which does not grow for a review of ordinary size.
+//! - `access`: [`access::Action::check`], for plugins whose configuration grants the capability `access`.
 //! - `clock`: [`clock::now`], for plugins whose configuration grants the capability `clock`.
 //! - `cluster`: [`cluster::get`], [`cluster::find`] and [`cluster::list`], for plugins whose configuration has `lookups`.
 
+#[cfg(feature = "access")]
+pub mod access;
 #[cfg(any(
     test,
     all(

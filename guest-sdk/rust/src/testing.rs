@@ -26,6 +26,8 @@
 //! assert_eq!(outcome.object()["metadata"]["labels"], json!({"team": "blue"}));
 //! ```
 
+#[cfg(feature = "access")]
+pub(crate) mod access;
 pub(crate) mod host;
 #[cfg(feature = "cluster")]
 pub(crate) mod lookups;
@@ -55,6 +57,8 @@ pub struct TestReview {
     pub(crate) options: Option<Json>,
     pub(crate) namespace: Option<Json>,
     pub(crate) now: Option<std::time::SystemTime>,
+    #[cfg(feature = "access")]
+    pub(crate) access: access::Access,
     #[cfg(feature = "cluster")]
     pub(crate) lookups: lookups::Lookups,
     settings: Json,
@@ -121,6 +125,8 @@ impl TestReview {
             options: None,
             namespace: None,
             now: None,
+            #[cfg(feature = "access")]
+            access: access::Access::default(),
             #[cfg(feature = "cluster")]
             lookups: lookups::Lookups::default(),
             settings: json!({}),
@@ -258,6 +264,27 @@ impl TestReview {
     #[must_use]
     pub fn not_synchronised(mut self, lookup: &str) -> Self {
         self.lookups.add_not_synchronised(lookup);
+        self
+    }
+
+    /// Grants the capability [`access`](crate::access), with rules as in a suite: somebody may do something. Everything
+    /// else is denied. A rule has `user` or `group`, `verb`, `apiGroup` (default `""`), `resource` such as `pods` or
+    /// `pods/exec`, `namespace` and `name` (default: every one), or `path` instead of these. `*` matches everything.
+    ///
+    /// # Panics
+    /// If a rule is malformed.
+    #[cfg(feature = "access")]
+    #[must_use]
+    pub fn access(mut self, rules: impl IntoIterator<Item = Json>) -> Self {
+        self.access = access::Access::of(rules);
+        self
+    }
+
+    /// Grants the capability [`access`](crate::access). Every question is unavailable.
+    #[cfg(feature = "access")]
+    #[must_use]
+    pub fn access_unavailable(mut self) -> Self {
+        self.access = access::Access::Unavailable;
         self
     }
 

@@ -742,3 +742,90 @@ mod cluster {
         assert!(review.validate::<Fields>().is_allowed());
     }
 }
+
+#[cfg(feature = "access")]
+mod access {
+    use tollgate_sdk::access::{self, Action, Failure, OrFault as _};
+
+    use super::*;
+
+    /// Asks a few questions, and warns with the answers.
+    struct Asks;
+
+    impl Policy for Asks {
+        type Settings = serde::de::IgnoredAny;
+
+        fn configure(_: Self::Settings) -> Result<Self, SettingsErrors> {
+            Ok(Self)
+        }
+    }
+
+    fn scale() -> Action {
+        Action::resource("delete", "apps", "deployments").subresource("scale")
+    }
+
+    impl Validate for Asks {
+        fn validate(&self, review: &Review) -> Result<(), Denial> {
+            let pods = Action::resource("get", "", "pods").name("web");
+            for decision in [
+                scale().namespace("shop").check(),
+                scale().namespace("blog").check(),
+                Action::path("get", "/metrics/slis").check(),
+                Action::path("get", "/healthz").check(),
+                pods.check(),
+                pods.check_service_account("shop", "robot"),
+                scale().check_service_account("shop", "robot"),
+            ] {
+                review.warn(decision.or_fault().allowed.to_string());
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn rules_say_what_the_user_may_do() {
+        let rules = [
+            json!({"user": "anna", "verb": "delete", "apiGroup": "apps", "resource": "deployments/scale", "namespace": "shop"}),
+            json!({"group": "dev", "verb": "*", "path": "/metrics*"}),
+            json!({"user": "system:serviceaccount:shop:robot", "verb": "get", "resource": "*"}),
+        ];
+        let outcome = TestReview::create(pod())
+            .user("anna", &["dev"])
+            .access(rules)
+            .validate::<Asks>();
+        let expected = ["true", "false", "true", "false", "false", "true", "false"];
+        assert_eq!(outcome.warnings(), expected);
+    }
+
+    /// Says why there is no answer.
+    struct Fails;
+
+    impl Policy for Fails {
+        type Settings = serde::de::IgnoredAny;
+
+        fn configure(_: Self::Settings) -> Result<Self, SettingsErrors> {
+            Ok(Self)
+        }
+    }
+
+    impl Validate for Fails {
+        fn validate(&self, review: &Review) -> Result<(), Denial> {
+            let kind = match scale().check() {
+                Ok(_) => "answered",
+                Err(Failure::NotGranted(_)) => "not granted",
+                Err(Failure::Unavailable(_)) => "unavailable",
+            };
+            review.warn(format!("{kind} {}", access::is_granted()));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn failures_are_typed() {
+        let review = TestReview::create(pod());
+        let outcome = review.clone().validate::<Fails>();
+        assert_eq!(outcome.warnings(), ["not granted false"]);
+        let outcome = review.access_unavailable().validate::<Fails>();
+        assert_eq!(outcome.warnings(), ["unavailable true"]);
+    }
+}

@@ -6,6 +6,7 @@ mod locate;
 mod macros;
 mod paths;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use cel::common::ast::{Expr, LiteralValue, SelectExpr};
 use cel::parser::{Expression, PrattParser};
 
 use crate::error::CompileError;
+use crate::functions::authz::{self, Authz};
 use crate::node::{Document, Node, Path};
 use crate::signatures::{self, Overload};
 use crate::types::{REQUEST, Type};
@@ -24,6 +26,8 @@ const DEEPEST: u16 = 40;
 pub(crate) const ANY_OBJECT: &str = "anyObject";
 /// The variable of templates with the parameters of the constraint.
 pub(crate) const PARAMS: &str = "params";
+/// The variable that asks about rights.
+const AUTHORIZER_VARIABLE: &str = "authorizer";
 /// The longest expression, in bytes.
 const LONGEST: usize = 64 * 1024;
 
@@ -34,6 +38,9 @@ pub struct Environment {
     variables: Vec<(String, Type)>,
     has_params: bool,
     has_namespace: bool,
+    has_access: bool,
+    /// Whether an expression has used `authorizer`.
+    asks_about_rights: Cell<bool>,
     constructs: bool,
     is_template: bool,
 }
@@ -88,6 +95,8 @@ impl Environment {
             variables: Vec::new(),
             has_params: false,
             has_namespace: false,
+            has_access: false,
+            asks_about_rights: Cell::new(false),
             constructs: false,
             is_template: false,
         }
@@ -105,6 +114,27 @@ impl Environment {
     pub fn with_namespace(mut self, has_namespace: bool) -> Self {
         self.has_namespace = has_namespace;
         self
+    }
+
+    /// Lets expressions use `authorizer`.
+    #[must_use]
+    pub fn with_access(mut self, has_access: bool) -> Self {
+        self.has_access = has_access;
+        self
+    }
+
+    pub(crate) fn has_access(&self) -> bool {
+        self.has_access
+    }
+
+    pub(crate) fn set_access(&mut self, has_access: bool) {
+        self.has_access = has_access;
+    }
+
+    /// Whether an expression that was compiled here uses `authorizer`.
+    #[must_use]
+    pub fn asks_about_rights(&self) -> bool {
+        self.asks_about_rights.get()
     }
 
     /// Lets expressions construct `Object{…}` and `JSONPatch{…}`, and use `jsonpatch.escapeKey`.
@@ -274,10 +304,11 @@ impl Compiler<'_> {
                 name,
                 "namespaceObject is not available: the host does not pass the Namespace to plugins",
             )),
-            "authorizer" => Err(Problem::new(
-                name,
-                "authorizer is not available: a plugin cannot ask kube-apiserver for permissions",
-            )),
+            AUTHORIZER_VARIABLE => {
+                self.asks_about_rights()?;
+                let value = authz::value(Authz::Authorizer(None));
+                Ok(Typed::new(Node::Constant(value), authz::AUTHORIZER))
+            }
             "variables" => Err(Problem::new(
                 name,
                 "variables can only be used with a field, such as variables.name",
@@ -304,6 +335,11 @@ impl Compiler<'_> {
             if name == "variables" && self.local(name).is_none() {
                 return self.variable(field, select.test);
             }
+            let is_authorizer = name == AUTHORIZER_VARIABLE && self.local(name).is_none();
+            if is_authorizer && field == "requestResource" && !select.test {
+                self.asks_about_rights()?;
+                return Ok(Typed::new(Node::RequestResource, authz::RESOURCE_CHECK));
+            }
         }
         if let Some(name) = type_name(&select.operand.expr, field)
             && !select.test
@@ -313,6 +349,18 @@ impl Compiler<'_> {
         }
         let operand = self.node(&select.operand)?;
         paths::select(operand, field, select.test)
+    }
+
+    fn asks_about_rights(&self) -> Checked<()> {
+        if !self.environment.has_access {
+            return Err(Problem::new(
+                AUTHORIZER_VARIABLE,
+                "authorizer is not available here: the plugin needs the capability access (`capabilities: [access]`), and \
+                 a messageExpression never has it",
+            ));
+        }
+        self.environment.asks_about_rights.set(true);
+        Ok(())
     }
 
     fn variable(&self, field: &str, is_test: bool) -> Checked<Typed> {

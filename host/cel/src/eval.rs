@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::compile::Program;
 use crate::error::{EvalError, Result};
+use crate::functions::authz::{self, Authz, Decision, Question, Resource};
 use crate::functions::regex;
 use crate::json;
 use crate::meter::{EXPRESSION_LIMIT, Meter};
@@ -27,6 +28,15 @@ pub enum Found {
 pub trait Source {
     /// Returns the value at a JSON pointer. None if there is nothing.
     fn value(&self, document: Document, pointer: &str) -> Option<Found>;
+
+    /// Answers a question about a right.
+    ///
+    /// # Errors
+    /// When nobody can tell. That is an error of the expression, and never "allowed".
+    fn authorize(&self, question: &Question) -> std::result::Result<Decision, String> {
+        let _ = question;
+        Err("there is no authorizer".to_owned())
+    }
 
     /// Whether there is a value at a JSON pointer.
     fn exists(&self, document: Document, pointer: &str) -> bool {
@@ -123,6 +133,28 @@ impl<'a> Scope<'a> {
             .set(self.variables_cost.get().saturating_add(cost));
         self.lazy.borrow_mut()[index] = Lazy::Ready(value.clone());
         value
+    }
+
+    /// Returns the resource of the request as the user has written it, before a conversion.
+    fn request_resource(&self) -> Value {
+        let text = |pointer: &str| match self.source.value(Document::Request, pointer) {
+            Some(Found::Value(Value::String(text))) => Some(text),
+            _ => None,
+        };
+        let either = |one: &str, other: &str| text(one).or_else(|| text(other));
+        let has_original = self.source.exists(Document::Request, "/requestResource");
+        let subresource = match has_original {
+            true => text("/requestSubResource"),
+            false => text("/subResource"),
+        };
+        let resource = Resource {
+            group: either("/requestResource/group", "/resource/group").unwrap_or_default(),
+            resource: either("/requestResource/resource", "/resource/resource").unwrap_or_default(),
+            subresource: subresource.unwrap_or_default(),
+            namespace: text("/namespace").unwrap_or_default(),
+            name: text("/name").unwrap_or_default(),
+        };
+        authz::value(Authz::Resource(None, resource))
     }
 
     /// Returns the document that a source has for a document of an expression.
@@ -235,6 +267,17 @@ impl Evaluation<'_, '_> {
             Node::Params => {
                 self.meter.charge(1)?;
                 Ok(self.scope.params.clone())
+            }
+            Node::RequestResource => {
+                self.meter.charge(1)?;
+                Ok(self.scope.request_resource())
+            }
+            Node::Check(nodes) => {
+                let (on, verb) = self.both(nodes)?;
+                let question = authz::question(&on, &verb, &mut self.meter)?;
+                let answer = self.scope.source.authorize(&question);
+                let decision = answer.map_err(EvalError::new)?;
+                Ok(authz::value(Authz::Decision(decision)))
             }
             Node::Variable(index) => {
                 self.meter.charge(1)?;

@@ -2,6 +2,7 @@
 //!
 //! [`signatures`](crate::signatures) declares them. Each file here implements one library.
 
+pub(crate) mod authz;
 pub(crate) mod convert;
 pub(crate) mod format;
 pub(crate) mod lists;
@@ -26,6 +27,7 @@ pub(crate) type Native = fn(&[Value], &mut Meter) -> Result<Value>;
 /// Returns the implementation of a function, by its name and whether it is called on a target.
 pub(crate) fn lookup(name: &str, is_member: bool) -> Option<Native> {
     let libraries = [
+        authz::lookup,
         convert::lookup,
         format::lookup,
         lists::lookup,

@@ -1,8 +1,9 @@
 //! CEL as Kubernetes has it, and Kubernetes' admission policies on top of it.
 //!
-//! The crate `cel` parses an expression. This crate checks it, compiles it to a tree, and evaluates the tree: with
-//! Kubernetes' libraries, typed construction (`Object{…}`, `JSONPatch{…}`), lazy variables, the cost limits of
-//! kube-apiserver, and the error texts of cel-go. Only the places of a review that an expression names are read.
+//! The crate `cel` parses an expression. This crate checks it, compiles it to a tree, and evaluates the tree. It
+//! has Kubernetes' libraries, typed construction (`Object{…}`, `JSONPatch{…}`), lazy variables, the cost limits of
+//! kube-apiserver, and the error texts of cel-go. An evaluation reads only the places of a review that the
+//! expression names.
 //!
 //! The crate is pure: it has no input and output, and it builds for `wasm32-unknown-unknown`.
 //!
@@ -35,6 +36,7 @@ mod value;
 pub use compile::{Environment, Program};
 pub use error::{CompileError, EvalError};
 pub use eval::{Found, Scope, Source, Variable};
+pub use functions::authz::{Account, Authz, Decision, On, Question, Resource};
 pub use functions::format::NamedFormat;
 pub use functions::net::Cidr;
 pub use functions::quantity::Quantity;

@@ -83,6 +83,10 @@ pub(crate) enum Node {
     HasPath(Path),
     /// The parameters of the policy.
     Params,
+    /// The resource of the request, as the beginning of a question about a right.
+    RequestResource,
+    /// A question about a right: what it is about, and the verb.
+    Check(Box<(Node, Node)>),
     /// A variable of the policy, by its index.
     Variable(usize),
     /// A variable of a loop, by its slot.

@@ -19,6 +19,8 @@ use crate::meter::CONDITIONS_LIMIT;
 use crate::types::Type;
 use crate::value::Value;
 
+use matching::UnknownNamespace;
+
 pub use mutating::Mutated;
 pub use spec::{
     AuditAnnotation, Binding, BindingSpec, Expression, FailurePolicy, Kind, MatchCondition,
@@ -42,11 +44,13 @@ pub struct Problem {
     pub message: String,
 }
 
-/// What the host of the policy can do.
+/// The abilities of the host that evaluates the policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Abilities {
     /// Whether reviews have the Namespace of the object.
     pub namespace: bool,
+    /// Whether somebody answers questions about rights.
+    pub access: bool,
 }
 
 /// A compiled policy with its bindings.
@@ -61,6 +65,7 @@ pub struct Policy {
     bindings: Vec<Binding>,
     params: Vec<Value>,
     has_namespace: bool,
+    asks_about_rights: bool,
 }
 
 enum Body {
@@ -127,6 +132,20 @@ impl Compilation {
         Some(program)
     }
 
+    /// Compiles an expression that cannot use `authorizer`, as in kube-apiserver.
+    fn compile_without_access(
+        &mut self,
+        pointer: &str,
+        source: &str,
+        wanted: &[Type],
+    ) -> Option<Program> {
+        let had_access = self.environment.has_access();
+        self.environment.set_access(false);
+        let program = self.compile(pointer, source, wanted);
+        self.environment.set_access(had_access);
+        program
+    }
+
     fn conditions(&mut self, written: &[MatchCondition]) -> Vec<Program> {
         let mut conditions = Vec::new();
         for (index, condition) in written.iter().enumerate() {
@@ -179,6 +198,7 @@ impl Policy {
             environment: Environment::new()
                 .with_params(spec.param_kind.is_some())
                 .with_namespace(abilities.namespace)
+                .with_access(abilities.access)
                 .with_patches(is_mutating),
             problems: Vec::new(),
         };
@@ -213,6 +233,7 @@ impl Policy {
             bindings,
             params: params.iter().map(crate::json::from_json).collect(),
             has_namespace: abilities.namespace,
+            asks_about_rights: compilation.environment.asks_about_rights(),
         })
     }
 
@@ -222,15 +243,29 @@ impl Policy {
         matches!(self.body, Body::Mutating(_))
     }
 
+    /// Whether an expression uses `authorizer`, so that the plugin needs the capability `access`.
+    #[must_use]
+    pub fn asks_about_rights(&self) -> bool {
+        self.asks_about_rights
+    }
+
     /// Whether the policy applies to a review, before its conditions.
-    fn applies(&self, source: &dyn Source) -> bool {
+    ///
+    /// # Errors
+    /// When a selector needs a Namespace that the source does not have. As in kube-apiserver, `failurePolicy` decides then.
+    fn applies(&self, source: &dyn Source) -> Result<bool, UnknownNamespace> {
         matching::matches(&self.constraints, source, self.has_namespace)
     }
 
     /// Whether a binding applies to a review.
-    fn is_bound(&self, binding: &Binding, source: &dyn Source) -> bool {
-        let resources = binding.spec.match_resources.as_ref();
-        resources.is_none_or(|resources| matching::matches(resources, source, self.has_namespace))
+    ///
+    /// # Errors
+    /// As [`Policy::applies`].
+    fn is_bound(&self, binding: &Binding, source: &dyn Source) -> Result<bool, UnknownNamespace> {
+        match &binding.spec.match_resources {
+            Some(resources) => matching::matches(resources, source, self.has_namespace),
+            None => Ok(true),
+        }
     }
 
     /// Evaluates the match conditions.

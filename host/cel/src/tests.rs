@@ -37,7 +37,7 @@ fn review() -> Tree {
         }))
 }
 
-/// Evaluates one line of a table. Returns the difference from what it says.
+/// Evaluates one line of a table. Returns the difference from the expected result.
 fn difference(line: &str) -> Option<String> {
     let environment = Environment::new().with_patches(true).with_params(true);
     let (expression, wanted) = match line.rsplit_once(" ~> ") {
@@ -165,7 +165,7 @@ fn deep_and_long_expressions_are_refused() {
     );
 }
 
-/// A source that records what is read.
+/// A source that records the pointers that are read.
 struct Recording(Tree, std::cell::RefCell<Vec<String>>);
 
 impl Source for Recording {

@@ -1,7 +1,7 @@
 //! The static types of expressions, as far as they are known before evaluation.
 //!
-//! `object`, `oldObject` and `params` have the type `dyn`, as in kube-apiserver. What is computed from them is checked
-//! during evaluation.
+//! `object`, `oldObject` and `params` have the type `dyn`, as in kube-apiserver. The evaluator checks the types of
+//! values that are computed from them.
 
 use std::fmt;
 

@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::functions::{format::NamedFormat, net, quantity::Quantity, semver::Version, url::Url};
+use crate::functions::{
+    authz::Authz, format::NamedFormat, net, quantity::Quantity, semver::Version, url::Url,
+};
 
 /// A value. Clones share lists, maps and text.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub enum Value {
     Semver(Arc<Version>),
     /// `kubernetes.NamedFormat`.
     Format(NamedFormat),
+    /// A value of the library for rights, such as `kubernetes.authorization.Decision`.
+    Authz(Arc<Authz>),
 }
 
 /// A key of a map.
@@ -314,6 +318,13 @@ impl Value {
             Self::Quantity(_) => "kubernetes.Quantity",
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
+            Self::Authz(authz) => match **authz {
+                Authz::Authorizer(_) => "kubernetes.authorization.Authorizer",
+                Authz::Path(..) => "kubernetes.authorization.PathCheck",
+                Authz::Group(..) => "kubernetes.authorization.GroupCheck",
+                Authz::Resource(..) => "kubernetes.authorization.ResourceCheck",
+                Authz::Decision(_) => "kubernetes.authorization.Decision",
+            },
         }
     }
 

@@ -53,16 +53,15 @@ const MAX_CAUSES: usize = 256;
 impl RawAnswer {
     /// Reads the answer.
     ///
-    /// `object` is the object as the user sent it; its names may be repeated in texts. `memory` is the account of the
-    /// review.
+    /// `object` is the object as the user sent it; its names may be repeated in texts. `memory` opens an account
+    /// for one document of the review. Most answers have no document.
     pub(crate) fn read(
         self,
         secrecy: Secrecy,
         object: Option<&Json>,
         limits: &Limits,
-        memory: &Account,
+        memory: impl FnOnce() -> Account,
     ) -> Result<Answer, CallError> {
-        let memory = memory.part();
         match self {
             Self::Verdict(Verdict::Allow) => Ok(Answer::Allow),
             Self::Mutation(types::Mutation::Unchanged) => Ok(Answer::Unchanged),
@@ -71,15 +70,18 @@ impl RawAnswer {
                 Ok(Answer::Deny(read_denial(denial, secrecy, object)))
             }
             Self::Mutation(types::Mutation::JsonPatch(operations)) => {
+                let memory = memory();
                 let operations = read_operations(operations, limits, &memory)?;
                 Ok(Answer::Mutation(Mutation::Operations(operations), memory))
             }
             Self::Mutation(types::Mutation::MergePatch(text)) => {
+                let memory = memory();
                 let patch =
                     read_json(&text, &memory).map_err(|error| bad("the merge patch", &error))?;
                 Ok(Answer::Mutation(Mutation::MergePatch(patch), memory))
             }
             Self::Mutation(types::Mutation::Object(text)) => {
+                let memory = memory();
                 let object = read_json(&text, &memory)
                     .map_err(|error| bad("the returned object", &error))?;
                 Ok(Answer::Mutation(Mutation::Object(object), memory))

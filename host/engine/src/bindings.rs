@@ -11,6 +11,8 @@ pub mod every_plugin {
                 import tollgate:admission/logging@0.1.0;
                 import tollgate:admission/clock@0.1.0;
                 import tollgate:admission/cluster@0.1.0;
+                import tollgate:admission/access@0.1.0;
+                import tollgate:admission/grants@0.1.0;
                 export tollgate:admission/lifecycle@0.1.0;
             }
         ",
@@ -53,5 +55,5 @@ pub mod every_validator {
 
 pub use every_mutator::EveryMutatorIndices;
 pub use every_plugin::EveryPluginIndices;
-pub use every_plugin::tollgate::admission::{clock, cluster, logging, review, types};
+pub use every_plugin::tollgate::admission::{access, clock, cluster, logging, review, types};
 pub use every_validator::EveryValidatorIndices;

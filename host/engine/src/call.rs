@@ -4,11 +4,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError};
 use tollgate_json::document::{Account, NoRoom};
 use wasmtime::component::Instance;
 use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline};
 
+use super::access::Asking;
 use super::answer::{Answer, RawAnswer};
 use super::bindings::types::{Configured, Manifest};
 use super::exhaustion::Exhaustion;
@@ -19,9 +20,11 @@ use super::meter::{Meter, Metered};
 use super::secrecy::Secrecy;
 use super::state::{CallState, Subject};
 use super::tenants::Admitted;
+use super::ticker::Running;
 use tollgate_admission::Phase;
+use tollgate_admission::access::Question;
 
-use super::{Engine, FUEL_BETWEEN_YIELDS};
+use super::{Engine, FUEL_BETWEEN_YIELDS, access};
 
 /// The result and the cost of one call.
 #[derive(Debug)]
@@ -44,10 +47,21 @@ pub struct CallReport {
     pub wall: Duration,
     /// Linear memory at the end of the call, in bytes. This is also the peak: WebAssembly never returns memory.
     pub memory_bytes: u64,
-    /// Whether the call ended because the host has to look up the namespace first.
-    awaits_namespace: bool,
+    /// What the host has to find out before the call can be made again. None if the call is over.
+    awaits: Option<Awaits>,
+    /// What the call and earlier attempts have been answered about rights. None without the capability `access`.
+    answers: Option<Box<Asking>>,
     /// Number of log lines that the call has written.
     log_lines: u32,
+}
+
+/// What the host has to find out before it makes a call again.
+#[derive(Debug)]
+enum Awaits {
+    /// The Namespace of the request.
+    Namespace,
+    /// What a user may do.
+    Access(Box<Question>),
 }
 
 /// Why a call has no answer.
@@ -69,9 +83,10 @@ impl From<Fault> for CallError {
     }
 }
 
-struct Permits {
-    _plugin: OwnedSemaphorePermit,
-    _engine: OwnedSemaphorePermit,
+/// The permits of a call. They are borrowed: an owned permit counts on its semaphore's `Arc`, which all threads share.
+struct Permits<'s> {
+    _plugin: SemaphorePermit<'s>,
+    _engine: SemaphorePermit<'s>,
 }
 
 // === impl CallReport ===
@@ -89,8 +104,29 @@ impl CallReport {
             cpu: Duration::ZERO,
             wall: began.elapsed(),
             memory_bytes: 0,
-            awaits_namespace: false,
+            awaits: None,
+            answers: None,
             log_lines,
+        }
+    }
+}
+
+/// What an attempt knows of the earlier attempts of its call.
+#[derive(Default)]
+struct Earlier {
+    /// The number of log lines that they have written.
+    log_lines: u32,
+    /// The answers about rights that they have got.
+    answers: Option<Box<Asking>>,
+}
+
+// === impl Earlier ===
+
+impl Earlier {
+    fn of(report: &mut CallReport) -> Self {
+        Self {
+            log_lines: report.log_lines,
+            answers: report.answers.take(),
         }
     }
 }
@@ -104,54 +140,64 @@ impl Guest {
     ///
     /// A plugin that asks for a namespace which the host has to look up is called twice. The first attempt ends at the
     /// question, because a host function cannot wait. The second one begins anew after the lookup, with all its limits
-    /// and the same deadline. Nobody sees the first attempt: an instance shares nothing with the next.
+    /// and the same deadline. Nobody sees the first attempt: an instance shares nothing with the next. The same happens
+    /// for each right that the host has to ask kube-apiserver about.
     // Without this, the caller copies the future, which takes kilobytes.
     #[inline]
     pub async fn call(
         &self,
         engine: &Engine,
         phase: Phase,
-        subject: Subject,
+        subject: &Subject,
         deadline: Instant,
     ) -> CallReport {
-        let deadline = deadline.min(engine.longest(&self.limits));
+        // The clock is read once for all that begins now. Reading it takes as long as a small host function.
+        let mut began = Instant::now();
+        let deadline = deadline.min(engine.longest_from(began, &self.limits));
         let mut tenant = None;
         if self.tenant.is_some() {
             // Boxed, because calls of the cluster's plugins shall not be larger for it.
-            match Box::pin(self.admit(engine, &subject, deadline)).await {
+            match Box::pin(self.admit(engine, subject, deadline)).await {
                 Ok(admitted) => tenant = admitted,
                 Err(report) => return *report,
             }
+            began = Instant::now();
         }
-        let mut first: Option<CallReport> = None;
+        let mut before: Option<CallReport> = None;
+        let mut knows_namespace = false;
         loop {
-            let lines_before = first.as_ref().map_or(0, |first| first.log_lines);
+            let earlier = before.as_mut().map(Earlier::of).unwrap_or_default();
             let mut report = self
-                .attempt(engine, phase, subject.clone(), deadline, lines_before)
+                .attempt(engine, phase, subject.clone(), began, deadline, earlier)
                 .await;
             if let Some(tenant) = &mut tenant {
                 tenant.charge(report.fuel, report.cpu);
             }
-            if let Some(first) = &first {
-                report.cpu += first.cpu;
-                report.wall += first.wall;
+            if let Some(before) = &before {
+                report.cpu += before.cpu;
+                report.wall += before.wall;
             }
-            if !report.awaits_namespace {
+            let Some(awaits) = report.awaits.take() else {
+                return report;
+            };
+            let asked = Instant::now();
+            let found = match awaits {
+                Awaits::Namespace => {
+                    let first_time = !std::mem::replace(&mut knows_namespace, true);
+                    Box::pin(engine.await_namespace(subject, first_time, deadline)).await
+                }
+                Awaits::Access(question) => {
+                    let answers = report.answers.as_deref_mut();
+                    Box::pin(access::await_answer(answers, question, deadline)).await
+                }
+            };
+            began = Instant::now();
+            report.wall += began - asked;
+            if let Err(fault) = found {
+                report.result = Err(CallError::Fault(fault));
                 return report;
             }
-            let (request, object) = (&subject.request, subject.object.as_ref());
-            let began = Instant::now();
-            let lookup = Box::pin(engine.look_up_namespace(request, object, deadline)).await;
-            report.wall += began.elapsed();
-            // A source that answers at the first attempt and not at the second does not delay the call again.
-            if lookup.is_err() || first.is_some() {
-                let what = lookup
-                    .err()
-                    .unwrap_or_else(|| "the namespace was not kept".to_owned());
-                report.result = Err(CallError::Fault(Fault::NamespaceUnavailable { what }));
-                return report;
-            }
-            first = Some(report);
+            before = Some(report);
         }
     }
 
@@ -177,17 +223,18 @@ impl Guest {
         })
     }
 
-    /// Calls the plugin once. `lines_before` is the number of log lines that an earlier attempt has written.
+    /// Calls the plugin once. `began` is the current time.
     #[inline]
     async fn attempt(
         &self,
         engine: &Engine,
         phase: Phase,
         subject: Subject,
+        began: Instant,
         deadline: Instant,
-        lines_before: u32,
+        earlier: Earlier,
     ) -> CallReport {
-        let began = Instant::now();
+        let lines_before = earlier.log_lines;
         let secrecy = Secrecy::of(subject.request.is_secret());
         let nothing = |error: CallError| CallReport::nothing(error, secrecy, began, lines_before);
         let allowed = deadline.saturating_duration_since(began);
@@ -197,7 +244,7 @@ impl Guest {
                 spent: None,
             }));
         }
-        let _permits = match self.permits(engine, deadline).await {
+        let (_permits, permitted) = match self.permits(engine, began, deadline).await {
             Ok(permits) => permits,
             Err(Some(overload)) => return nothing(CallError::Overload(overload)),
             Err(None) => {
@@ -208,12 +255,14 @@ impl Guest {
             }
         };
 
-        let meter = Arc::new(Meter::start());
-        let state = CallState {
-            memory: engine.call_memory(),
-            lines_before,
-            ..CallState::new(self.name.clone(), Some(subject), self.limits.clone())
-        };
+        // The store does not outlive this guard, which is dropped after it.
+        let _running = engine.ticker.running_call();
+        let meter = Arc::new(Meter::start_at(permitted));
+        let mut state = CallState::new(self, engine, Some(subject), engine.call_memory());
+        state.lines_before = lines_before;
+        if earlier.answers.is_some() {
+            state.access = earlier.answers;
+        }
         let mut store = self.store(
             engine,
             state,
@@ -221,6 +270,7 @@ impl Guest {
             self.limits.cpu_time,
             deadline,
             &meter,
+            None,
         );
         let outcome = {
             let run = Metered {
@@ -245,8 +295,20 @@ impl Guest {
             .fuel
             .saturating_sub(store.get_fuel().unwrap_or(0));
         let cpu = meter.cpu();
-        let state = store.into_data();
-        let ended = Ended {
+        let mut state = store.into_data();
+        let stop = outcome.as_ref().err();
+        let awaits = match stop.and_then(|error| error.downcast_ref::<Stop>()) {
+            Some(Stop::AwaitsNamespace) => Some(Awaits::Namespace),
+            Some(Stop::AwaitsAccess) => {
+                let asking = state.access.as_mut();
+                asking
+                    .and_then(|asking| asking.awaited())
+                    .map(Awaits::Access)
+            }
+            _ => None,
+        };
+        // Reads the clock, and only a fault needs it.
+        let ended = || Ended {
             fuel: self.limits.fuel,
             cpu_time: self.limits.cpu_time,
             spent: meter.spent(began, self.imports_wasi),
@@ -254,11 +316,6 @@ impl Guest {
             output_bytes: self.limits.output_bytes,
             refused: state.refused.clone(),
         };
-        let awaits_namespace = outcome
-            .as_ref()
-            .err()
-            .and_then(|error| error.downcast_ref::<Stop>())
-            .is_some_and(|stop| *stop == Stop::AwaitsNamespace);
         let result = match outcome {
             Ok(answer) => {
                 // Use the names that the user sent. An earlier plugin may have added other names.
@@ -266,16 +323,16 @@ impl Guest {
                     let request = &subject.request;
                     request.object.as_ref().or(request.old_object.as_ref())
                 });
-                let memory = state
-                    .subject
-                    .as_ref()
-                    .map_or_else(Account::unlimited, |subject| subject.request.memory.clone());
-                answer.read(state.secrecy, known, &self.limits, &memory)
+                let memory = || match &state.subject {
+                    Some(subject) => subject.request.memory.part(),
+                    None => Account::unlimited().part(),
+                };
+                answer.read(state.secrecy, known, &self.limits, memory)
             }
             Err(error) if is_the_hosts(&error) => Err(CallError::Overload(Overload)),
             Err(error) => Err(CallError::Fault(Fault::read(
                 &error,
-                &ended,
+                &ended(),
                 &engine.exhaustion,
             ))),
         };
@@ -285,7 +342,7 @@ impl Guest {
             }
             other => other,
         };
-        if state.dropped_log_lines > 0 && !awaits_namespace {
+        if state.dropped_log_lines > 0 && awaits.is_none() {
             tracing::warn!(
                 plugin = %self.name, dropped = state.dropped_log_lines, limit = self.limits.log_lines,
                 "dropped log lines of the plugin (limits.logLines)"
@@ -301,7 +358,8 @@ impl Guest {
             cpu,
             wall: began.elapsed(),
             memory_bytes: state.memory_bytes,
-            awaits_namespace,
+            awaits,
+            answers: state.access,
             log_lines: state.log_lines.max(lines_before),
         }
     }
@@ -394,41 +452,50 @@ impl Guest {
         }
     }
 
-    /// Acquires one of the plugin's permits, then one of the engine's.
+    /// Acquires one of the plugin's permits, then one of the engine's. Returns them with the time at which the call has
+    /// both: `began`, unless it had to wait.
     ///
     /// # Errors
     /// `None` when the deadline passes in the wait for the plugin's own permit: the plugin is at fault. `Overload` when
     /// the deadline passes in the wait for the engine's permit: the host is at fault.
-    async fn permits(
-        &self,
-        engine: &Engine,
+    async fn permits<'s>(
+        &'s self,
+        engine: &'s Engine,
+        began: Instant,
         deadline: Instant,
-    ) -> Result<Permits, Option<Overload>> {
-        let plugin = acquire(&self.slots, deadline).await.ok_or(None)?;
-        let engine = acquire(&engine.slots, deadline)
+    ) -> Result<(Permits<'s>, Instant), Option<Overload>> {
+        let mut permitted = began;
+        let plugin = acquire(&self.slots, deadline, &mut permitted)
+            .await
+            .ok_or(None)?;
+        let engine = acquire(&engine.slots, deadline, &mut permitted)
             .await
             .ok_or(Some(Overload))?;
-        Ok(Permits {
+        let permits = Permits {
             _plugin: plugin,
             _engine: engine,
-        })
+        };
+        Ok((permits, permitted))
     }
 
     /// Creates a store with every limit set.
+    ///
+    /// The epoch moves while the store exists, if `running` is given. Otherwise the caller takes care of that.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all of them differ between a call and a session of the loader"
+    )]
     fn store(
         &self,
         engine: &Engine,
-        mut state: CallState,
+        state: CallState,
         fuel: u64,
         cpu_time: Duration,
         deadline: Instant,
         meter: &Arc<Meter>,
+        running: Option<Running>,
     ) -> Store<CallState> {
         let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
-        state.clock = engine.clock;
-        state.namespaces = engine.namespaces.clone();
-        state.reads = engine.reads.clone();
-        state.lookups = self.lookups.of(&engine.tables);
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| state);
         store.set_fuel(fuel).expect("the engine meters fuel");
@@ -439,7 +506,7 @@ impl Guest {
             .expect("the engine meters fuel");
         store.set_hostcall_fuel(output_bytes);
         store.set_epoch_deadline(1);
-        let (meter, running, rest) = (meter.clone(), engine.ticker.running(), engine.rest);
+        let (meter, rest) = (meter.clone(), engine.rest);
         store.epoch_deadline_callback(move |_| {
             let _for_as_long_as_the_store = &running;
             if meter.tick() >= cpu_time {
@@ -478,10 +545,12 @@ impl LoadSession {
     fn start(guest: &Guest, engine: &Engine, fuel: u64, time: Duration) -> Self {
         let began = Instant::now();
         let meter = Arc::new(Meter::start());
-        let state = CallState::new(guest.name.clone(), None, guest.limits.clone());
+        let state = CallState::new(guest, engine, None, Account::unlimited());
+        // The loader keeps the store to take a snapshot of it.
+        let running = Some(engine.ticker.running());
         // No `Metered` is polled here, so a tick charges wall-clock time. That is the same as CPU time in a process
         // that does nothing else.
-        let store = guest.store(engine, state, fuel, time, began + time, &meter);
+        let store = guest.store(engine, state, fuel, time, began + time, &meter, running);
         Self {
             store,
             meter,
@@ -518,7 +587,28 @@ fn is_the_hosts(error: &wasmtime::Error) -> bool {
         || is_for_want_of_memory(error)
 }
 
-pub(super) async fn acquire(
+/// Acquires a permit. If none is free, waits for it until the deadline, and sets the time at which it was acquired.
+async fn acquire<'s>(
+    semaphore: &'s Semaphore,
+    deadline: Instant,
+    permitted: &mut Instant,
+) -> Option<SemaphorePermit<'s>> {
+    match semaphore.try_acquire() {
+        Ok(permit) => Some(permit),
+        Err(TryAcquireError::Closed) => None,
+        Err(TryAcquireError::NoPermits) => {
+            let permit = tokio::time::timeout_at(deadline.into(), semaphore.acquire())
+                .await
+                .ok()?
+                .ok()?;
+            *permitted = Instant::now();
+            Some(permit)
+        }
+    }
+}
+
+/// Like [`acquire`], for a permit that outlives the reference to its semaphore.
+pub(super) async fn acquire_owned(
     semaphore: &Arc<Semaphore>,
     deadline: Instant,
 ) -> Option<OwnedSemaphorePermit> {

@@ -94,6 +94,11 @@ pub enum Fault {
         /// The namespace, and the reason.
         what: String,
     },
+    /// The plugin asked what a user may do, and kube-apiserver has not answered before the call's time limit.
+    AccessUnavailable {
+        /// The reason.
+        what: String,
+    },
     /// The call could not begin, because the plugin's namespace, or all namespaces together, have used up their budget.
     TenantBudget {
         /// The budget.
@@ -180,13 +185,16 @@ pub enum Stop {
     /// after the lookup.
     #[error("the namespace has to be looked up first")]
     AwaitsNamespace,
+    /// The plugin asked about a right that nobody has looked up yet. The host makes the call again after the answer.
+    #[error("kube-apiserver has to be asked about a right first")]
+    AwaitsAccess,
 }
 
 // === impl Fault ===
 
 impl Fault {
     /// Names of all fault kinds.
-    pub const KINDS: [&str; 17] = [
+    pub const KINDS: [&str; 18] = [
         "out-of-fuel",
         "cpu-deadline",
         "deadline",
@@ -200,6 +208,7 @@ impl Fault {
         "unreadable",
         "match-condition",
         "namespace-unavailable",
+        "access-unavailable",
         "tenant-budget",
         "conflict",
         "not-converging",
@@ -223,6 +232,7 @@ impl Fault {
             Self::Unreadable { .. } => "unreadable",
             Self::MatchCondition { .. } => "match-condition",
             Self::NamespaceUnavailable { .. } => "namespace-unavailable",
+            Self::AccessUnavailable { .. } => "access-unavailable",
             Self::TenantBudget { .. } => "tenant-budget",
             Self::Conflict { .. } => "conflict",
             Self::NotConverging { .. } => "not-converging",
@@ -355,6 +365,9 @@ impl Fault {
             Stop::AwaitsNamespace => Self::NamespaceUnavailable {
                 what: stop.to_string(),
             },
+            Stop::AwaitsAccess => Self::AccessUnavailable {
+                what: stop.to_string(),
+            },
         }
     }
 }
@@ -451,6 +464,7 @@ impl fmt::Display for Fault {
             Self::Unreadable { what } => write!(f, "unreadable review: {what}"),
             Self::MatchCondition { what } => f.write_str(what),
             Self::NamespaceUnavailable { what } => write!(f, "namespace unavailable: {what}"),
+            Self::AccessUnavailable { what } => write!(f, "access unavailable: {what}"),
             Self::TenantBudget { what } => write!(f, "tenant budget: {what}"),
             Self::Conflict { what } => write!(f, "conflict: {what}"),
             Self::NotConverging { what } => write!(f, "not converging: {what}"),

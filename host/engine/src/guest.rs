@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_config::lookup::Lookups;
-use tollgate_config::{Capability, Limits, PluginName};
+use tollgate_config::{Access, Capability, Limits, PluginName};
 use tollgate_lookups::Granted;
 use wasmparser::{Instance, Parser, Payload};
 use wasmtime::component::{Component, InstancePre};
 
+use super::access::{self, Grant};
 use super::bindings::{EveryMutatorIndices, EveryPluginIndices, EveryValidatorIndices};
 use super::lookups::{Bound, no_tables};
 use super::state::CallState;
@@ -28,6 +29,8 @@ pub struct Guest {
     pub(super) slots: Arc<Semaphore>,
     pub(super) imports_wasi: bool,
     pub(super) lookups: Bound,
+    /// What the plugin may ask about rights. None without the capability `access`.
+    pub(super) access: Option<Grant>,
     /// The namespace that the plugin is confined to, whose budget pays for its calls.
     pub(super) tenant: Option<Arc<str>>,
 }
@@ -146,9 +149,10 @@ struct Needs {
 const CONTRACT_VERSION: &str = "0.1.0";
 const PACKAGE: &str = "tollgate:admission/";
 /// Interfaces that need a capability: interface name, the key that grants it, capability.
-const CAPABILITIES: [(&str, &str, Capability); 2] = [
+const CAPABILITIES: [(&str, &str, Capability); 3] = [
     ("clock", "capabilities: [clock]", Capability::Clock),
     ("cluster", "lookups", Capability::Cluster),
+    ("access", "capabilities: [access]", Capability::Access),
 ];
 
 // === impl Interfaces ===
@@ -258,6 +262,7 @@ impl Guest {
             version: CONTRACT_VERSION,
             source,
         };
+        let granted = capabilities.clone();
         let linker = engine.linker(capabilities).map_err(mismatch)?;
         let instance = linker.instantiate_pre(component).map_err(mismatch)?;
         let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
@@ -276,7 +281,8 @@ impl Guest {
             .imports(engine.wasmtime())
             .any(|(name, _)| name.starts_with("wasi:"));
         let slots = Arc::new(Semaphore::new(limits.concurrency as usize));
-        let tenant = name.namespace().map(Arc::from);
+        let tenant: Option<Arc<str>> = name.namespace().map(Arc::from);
+        let has_access = granted.contains(&Capability::Access);
         Ok(Self {
             name,
             instance,
@@ -288,6 +294,7 @@ impl Guest {
             slots,
             imports_wasi,
             lookups: Bound::new(Lookups::new(), no_tables()),
+            access: has_access.then(|| Grant::new(Access::default(), tenant.clone())),
             tenant,
         })
     }
@@ -297,6 +304,17 @@ impl Guest {
     pub fn with_lookups(self, engine: &Engine, lookups: &Lookups) -> Self {
         Self {
             lookups: Bound::new(lookups.clone(), engine.tables.clone()),
+            ..self
+        }
+    }
+
+    /// Returns the same plugin with what its configuration lets it ask about rights. Without the capability `access`, it
+    /// may ask nothing.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> Self {
+        let grant = |_| Grant::new(access, self.tenant.clone());
+        Self {
+            access: self.access.as_ref().map(grant),
             ..self
         }
     }
@@ -318,6 +336,7 @@ impl Guest {
             limits: Arc::new(limits),
             imports_wasi: self.imports_wasi,
             lookups: self.lookups.clone(),
+            access: self.access.clone(),
             tenant: self.tenant.clone(),
         }
     }
@@ -389,8 +408,17 @@ fn admit(
     capabilities: &[Capability],
 ) -> Result<Interfaces, GuestError> {
     let kind = component.component_type();
+    // A plugin that can ask what is granted can do without access.
+    let asks_for_grants = kind
+        .imports(engine.wasmtime())
+        .any(|(name, _)| matches!(contract_interface(name), Some((access::GRANTS, _))));
     for (name, _) in kind.imports(engine.wasmtime()) {
-        admit_import(name, capabilities)?;
+        let is_access = matches!(contract_interface(name), Some((access::ACCESS, _)));
+        if is_access && asks_for_grants {
+            admit_import(name, &[Capability::Access])?;
+        } else {
+            admit_import(name, capabilities)?;
+        }
     }
     let exports: Vec<&str> = kind
         .exports(engine.wasmtime())
@@ -470,7 +498,7 @@ fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestErro
             version: CONTRACT_VERSION,
         });
     }
-    if matches!(interface, "types" | "review" | "logging") {
+    if matches!(interface, "types" | "review" | "logging" | access::GRANTS) {
         return Ok(());
     }
     let (_, key, needed) = CAPABILITIES
@@ -506,6 +534,8 @@ mod tests {
             assert!(admit_import(name, &[]).is_ok(), "{name}");
         }
         assert!(admit_import("tollgate:admission/clock@0.1.0", &[Capability::Clock]).is_ok());
+        assert!(admit_import("tollgate:admission/access@0.1.0", &[Capability::Access]).is_ok());
+        assert!(admit_import("tollgate:admission/grants@0.1.0", &[]).is_ok());
     }
 
     #[test]
@@ -513,6 +543,7 @@ mod tests {
         let refused = |name: &str| admit_import(name, &[]).unwrap_err().to_string();
         assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
         assert!(refused("tollgate:admission/cluster@0.1.0").contains("add `lookups` to"));
+        assert!(refused("tollgate:admission/access@0.1.0").contains("capabilities: [access]"));
         assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));
         for name in [
             "evil:host/exec@1.0.0",

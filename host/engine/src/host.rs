@@ -422,6 +422,9 @@ fn charge_nodes(host: &mut Host<'_>, nodes: usize) -> wasmtime::Result<()> {
 }
 
 pub(super) fn burn(host: &mut Host<'_>, amount: u64) -> wasmtime::Result<()> {
+    if amount == 0 {
+        return Ok(());
+    }
     match host.get_fuel()?.checked_sub(amount) {
         Some(rest) => host.set_fuel(rest),
         None => Err(out_of_fuel(host)),

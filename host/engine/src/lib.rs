@@ -10,6 +10,7 @@
 //! Each call gets a fresh instance in a new store. The call runs on a fiber, which yields to tokio at every tick of the
 //! epoch. When the call ends, the host discards the instance with its memory.
 
+mod access;
 mod answer;
 #[doc(hidden)]
 pub mod bindings;
@@ -39,6 +40,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
+use tollgate_admission::access::Authorizer;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_config::{Capability, Limits, TenantBudget};
 use tollgate_json::document::{Account, Room};
@@ -176,10 +178,12 @@ pub struct Engine {
     namespaces: Arc<dyn Namespaces>,
     /// Where the objects of lookups come from.
     tables: Arc<dyn Tables>,
+    /// Who says what users may do.
+    authorizer: Arc<dyn Authorizer>,
     /// The budget of plugins of namespaces; `None` if nothing limits them beyond their own limits.
     tenants: Option<Arc<Tenants>>,
     exhaustion: Exhaustion,
-    /// Where the reads of calls are recorded. The server records none.
+    /// The record of the reads of calls. The server records none.
     reads: Option<Arc<Reads>>,
     /// Where the host does its own costly work for reviews.
     offload: Offload,
@@ -256,6 +260,7 @@ impl Engine {
             clock: Clock::default(),
             namespaces: namespaces::no_namespaces(),
             tables: lookups::no_tables(),
+            authorizer: access::no_authorizer(),
             tenants: None,
             exhaustion: Exhaustion::default(),
             reads: None,
@@ -349,6 +354,12 @@ impl Engine {
         Self { tables, ..self }
     }
 
+    /// Returns the same engine with another authorizer. Without one, every question about a right is `unavailable`.
+    #[must_use]
+    pub fn with_authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self { authorizer, ..self }
+    }
+
     /// Returns the same engine with a record of what its calls read.
     #[must_use]
     pub fn with_reads(self, reads: Arc<Reads>) -> Self {
@@ -406,7 +417,12 @@ impl Engine {
 
     /// The latest end of a call that begins now, for a plugin with these limits.
     pub fn longest(&self, limits: &Limits) -> Instant {
-        Instant::now() + limits.timeout * self.patience
+        self.longest_from(Instant::now(), limits)
+    }
+
+    /// The latest end of a call that begins at `began`.
+    fn longest_from(&self, began: Instant, limits: &Limits) -> Instant {
+        began + limits.timeout * self.patience
     }
 
     /// Where the host does its own costly work.
@@ -491,12 +507,15 @@ impl Engine {
         let mut linker = Linker::new(&self.wasmtime);
         wasi::add_to_linker(&mut linker)?;
         host::add_contract(&mut linker)?;
+        let mut has_access = false;
         for capability in capabilities {
             match capability {
                 Capability::Clock => host::add_clock(&mut linker)?,
                 Capability::Cluster => lookups::add_to_linker(&mut linker)?,
+                Capability::Access => has_access = true,
             }
         }
+        access::add_to_linker(&mut linker, has_access)?;
         Ok(linker)
     }
 }

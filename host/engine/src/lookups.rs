@@ -3,9 +3,9 @@
 //! A read is a look into an ordered map in this process, and never waits for the cluster. The plugin pays for a call as
 //! for those of `review`, and [`FUEL_PER_MATCH`] and each byte for every object that it gets.
 //!
-//! What other objects say belongs to neither side of an UPDATE, and says neither who asks nor when. So reads are no
-//! [grounds](super::grounds): a denial that the old object would cause as well, beside the same other objects, is an
-//! existing violation.
+//! Other objects belong to neither side of an UPDATE, and do not depend on the user or the time. So reads of them do
+//! not count as [grounds](super::grounds). If the old object would cause the same denial beside the same other objects,
+//! the violation is an existing one.
 
 use std::sync::{Arc, LazyLock};
 

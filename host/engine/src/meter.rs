@@ -68,8 +68,13 @@ struct OptionalMoment(AtomicU64);
 
 impl Meter {
     pub(super) fn start() -> Self {
+        Self::start_at(Instant::now())
+    }
+
+    /// Starts at a time that was just read.
+    pub(super) fn start_at(started: Instant) -> Self {
         Self {
-            started: Instant::now(),
+            started,
             slice_began: AtomicU64::new(0),
             slice_began_by_clock: AtomicU64::new(0),
             spent: AtomicU64::new(0),
@@ -84,7 +89,7 @@ impl Meter {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }
 
-    /// How the call spent its time since `began`, which lies before the start of the meter.
+    /// How the call spent its time since `began`, which is not after the start of the meter.
     ///
     /// `can_sleep` says whether the call can wait for anything other than a processor.
     pub(super) fn spent(&self, began: Instant, can_sleep: bool) -> Spent {

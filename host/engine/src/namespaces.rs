@@ -8,6 +8,8 @@ use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_json::document::Json;
 
 use super::Engine;
+use super::fault::Fault;
+use super::state::Subject;
 
 /// Reason for the fault of a plugin that needs a namespace in a host without a source of namespaces.
 const NOT_CONFIGURED: &str = "this host has no source of namespaces: connect it to the cluster (the section \
@@ -48,6 +50,26 @@ impl Engine {
     pub fn has_namespace(&self, request: &AdmissionRequest, object: Option<&Json>) -> bool {
         let of = namespace_now(self.namespaces.as_ref(), request, object);
         !matches!(of, OfRequest::Awaited(_))
+    }
+
+    /// Looks up the Namespace for a call that ended at the question, so that the call can be made again.
+    ///
+    /// # Errors
+    /// The fault of a call that cannot go on.
+    pub(super) async fn await_namespace(
+        &self,
+        subject: &Subject,
+        is_first_time: bool,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        let (request, object) = (&subject.request, subject.object.as_ref());
+        let lookup = self.look_up_namespace(request, object, deadline).await;
+        // A source that answers at the first attempt and not at the second does not delay the call again.
+        let lookup = match lookup {
+            Ok(()) if !is_first_time => Err("the namespace was not kept".to_owned()),
+            lookup => lookup,
+        };
+        lookup.map_err(|what| Fault::NamespaceUnavailable { what })
     }
 
     /// Looks up the Namespace of a request.

@@ -3,7 +3,7 @@
 //! The server records nothing: a call then costs one comparison for each read.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_config::PluginName;
 
@@ -11,7 +11,14 @@ use super::bindings::review::Part;
 
 /// The reads of some calls. A place that is read several times is recorded once.
 #[derive(Debug, Default)]
-pub struct Reads(Mutex<BTreeSet<Read>>);
+pub struct Reads(Mutex<Recorded>);
+
+#[derive(Debug, Default)]
+struct Recorded {
+    places: BTreeSet<Read>,
+    /// The plugins with a read that is not in `places`, because it is one too many or too long.
+    overflowed: BTreeSet<PluginName>,
+}
 
 /// A place that a plugin has asked for, whether or not there is something.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,32 +48,48 @@ pub enum ReadDocument {
     Namespace,
 }
 
-/// Maximum number of places that are recorded. No policy reads more by name, and a plugin must not fill the memory.
-const MOST: usize = 10_000;
-/// Maximum length of a pointer that is recorded, in bytes.
-const LONGEST_BYTES: usize = 4096;
-
 // === impl Reads ===
 
 impl Reads {
+    /// Maximum number of places that are recorded. No policy reads more by name, and a plugin must not fill the memory.
+    pub const MOST_PLACES: usize = 10_000;
+    /// Maximum length of a pointer that is recorded, in bytes.
+    pub const LONGEST_PLACE_BYTES: usize = 4096;
+
     /// Returns the places in their order.
     #[must_use]
     pub fn all(&self) -> Vec<Read> {
-        let reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.iter().cloned().collect()
+        self.recorded().places.iter().cloned().collect()
+    }
+
+    /// Returns the plugins with reads that are not recorded, because they are too many or too long.
+    #[must_use]
+    pub fn overflowed(&self) -> Vec<PluginName> {
+        self.recorded().overflowed.iter().cloned().collect()
     }
 
     /// Records a read. `at` is well-formed.
     pub(super) fn add(&self, plugin: &PluginName, part: Part, at: &str, is_pattern: bool) {
-        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if reads.len() < MOST && at.len() <= LONGEST_BYTES {
-            reads.insert(Read {
-                plugin: plugin.clone(),
-                document: part.into(),
-                at: at.to_owned(),
-                is_pattern,
-            });
+        let mut recorded = self.recorded();
+        if at.len() > Self::LONGEST_PLACE_BYTES {
+            recorded.overflowed.insert(plugin.clone());
+            return;
         }
+        let read = Read {
+            plugin: plugin.clone(),
+            document: part.into(),
+            at: at.to_owned(),
+            is_pattern,
+        };
+        if recorded.places.len() < Self::MOST_PLACES {
+            recorded.places.insert(read);
+        } else if !recorded.places.contains(&read) {
+            recorded.overflowed.insert(read.plugin);
+        }
+    }
+
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,11 +119,27 @@ mod tests {
             reads.add(&plugin, Part::OldObject, "/spec", false);
         }
         assert_eq!(reads.all().len(), 3);
-        reads.add(&plugin, Part::Object, &"/a".repeat(LONGEST_BYTES), false);
-        assert_eq!(reads.all().len(), 3);
-        for index in 0..MOST {
+        for index in 3..Reads::MOST_PLACES {
             reads.add(&plugin, Part::Object, &format!("/{index}"), false);
         }
-        assert_eq!(reads.all().len(), MOST);
+        // A place that is recorded already fits.
+        reads.add(&plugin, Part::Object, "/spec", false);
+        assert_eq!(reads.all().len(), Reads::MOST_PLACES);
+        assert!(reads.overflowed().is_empty());
+        reads.add(&plugin, Part::Object, "/one/more", false);
+        assert_eq!(reads.all().len(), Reads::MOST_PLACES);
+        assert_eq!(reads.overflowed(), [plugin]);
+    }
+
+    #[test]
+    fn plugin_with_a_place_that_is_too_long_is_told() {
+        let reads = Reads::default();
+        let [long, short] = ["long", "short"].map(|name| PluginName::parse(name).unwrap());
+        let longest = format!("/{}", "a".repeat(Reads::LONGEST_PLACE_BYTES - 1));
+        reads.add(&short, Part::Object, &longest, false);
+        assert!(reads.overflowed().is_empty());
+        reads.add(&long, Part::Object, &format!("{longest}a"), false);
+        assert_eq!(reads.all().len(), 1);
+        assert_eq!(reads.overflowed(), [long]);
     }
 }

@@ -10,8 +10,8 @@
 //! copied content may therefore change only `data`, `stringData` and annotations, which all count as content
 //! ([`is_content`]).
 //!
-//! A plugin can also read other Secrets than that of the review, by a lookup of the capability `cluster`. Whoever may
-//! read the object of the review may not read those. Such a mutator may therefore change nothing.
+//! A plugin can also read other Secrets than that of the review, by a lookup of the capability `cluster`. Users who may
+//! read the object of the review may lack the right to read those. Such a mutator may therefore change nothing.
 //!
 //! A patch can read content too: `test` compares it, `copy` and `move` take it along. An operation that needs an
 //! existing value fails where there is none ([`goes_by_content`]).
@@ -107,7 +107,7 @@ impl Secrecy {
         matches!(self, Self::Broken | Self::Elsewhere)
     }
 
-    /// Whether a mutator may write to a place of the object without spreading what it has read.
+    /// Whether a mutator may write to a place of the object without spreading content that it has read.
     #[must_use]
     pub fn may_write(self, pointer: &str) -> bool {
         match self {

@@ -9,14 +9,15 @@ use tollgate_json::document::{Account, Json, NoRoom};
 use tollgate_lookups::Granted;
 use wasmtime::ResourceLimiter;
 
-use super::Clock;
+use super::access::Asking;
 use super::bindings::review::Part;
 use super::fault::Stop;
 use super::grounds::{Depth, Grounds};
-use super::namespaces::no_namespaces;
+use super::guest::Guest;
 use super::reads::Reads;
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
+use super::{Clock, Engine};
 
 /// The review that a call evaluates.
 #[derive(Clone)]
@@ -32,17 +33,20 @@ pub struct CallState {
     pub(super) plugin: PluginName,
     /// The review; `None` while the plugin is being loaded, when it cannot ask for a review.
     pub(super) subject: Option<Subject>,
-    pub(super) limits: Arc<Limits>,
+    /// A copy of these few numbers. Calls of one plugin on several threads would count on the same `Arc`.
+    pub(super) limits: Limits,
     pub(super) clock: Clock,
-    /// Where the Namespace of the request is looked up.
+    /// The source for lookups of the request's Namespace.
     pub(super) namespaces: Arc<dyn Namespaces>,
     /// The objects of the cluster that the plugin may see.
     pub(super) lookups: Granted,
+    /// Who answers questions about rights, and what has been answered. None without the capability `access`.
+    pub(super) access: Option<Box<Asking>>,
     /// Number of log lines that an earlier attempt of the same call has written.
     pub(super) lines_before: u32,
     pub(super) secrecy: Secrecy,
     pub(super) grounds: Grounds,
-    /// Where reads are recorded, if they are.
+    /// The record of reads, if reads are recorded.
     pub(super) reads: Option<Arc<Reads>>,
     /// Whether the request is an UPDATE. Grounds are needed only for denials of an UPDATE.
     pub(super) is_update: bool,
@@ -62,26 +66,36 @@ pub struct CallState {
 // === impl CallState ===
 
 impl CallState {
-    pub(crate) fn new(plugin: PluginName, subject: Option<Subject>, limits: Arc<Limits>) -> Self {
+    /// Creates the state of a call of `guest`. `memory` is the account of its linear memories.
+    pub(super) fn new(
+        guest: &Guest,
+        engine: &Engine,
+        subject: Option<Subject>,
+        memory: Account,
+    ) -> Self {
         let request = subject.as_ref().map(|subject| &subject.request);
         let secrecy = Secrecy::of(request.is_some_and(|request| request.is_secret()));
         let is_update = request.is_some_and(|request| request.operation == Operation::Update);
         Self {
-            plugin,
+            plugin: guest.name.clone(),
             subject,
-            limits,
-            clock: Clock::default(),
-            namespaces: no_namespaces(),
-            lookups: Granted::default(),
+            limits: Limits::clone(&guest.limits),
+            clock: engine.clock,
+            namespaces: engine.namespaces.clone(),
+            lookups: guest.lookups.of(&engine.tables),
+            access: guest
+                .access
+                .as_ref()
+                .map(|grant| Box::new(Asking::new(grant, &engine.authorizer))),
             lines_before: 0,
             secrecy,
             grounds: Grounds::default(),
-            reads: None,
+            reads: engine.reads.clone(),
             is_update,
             refused: None,
             output_bytes: 0,
             memory_bytes: 0,
-            memory: Account::unlimited(),
+            memory,
             warnings: Vec::new(),
             annotations: Vec::new(),
             log_lines: 0,

@@ -6,8 +6,9 @@
 //!
 //! The limits of a plugin bound one call. A user chooses how many requests come, so calls within their limits can keep
 //! the host busy. A namespace therefore has a budget of fuel and CPU time per second, and so have all namespaces
-//! together. What a call costs is known at its end. So a call begins while budget is left, and its cost may exceed the
-//! rest. The next call waits until that is paid back. If that takes longer than its deadline, it is a fault at once.
+//! together. The cost of a call is known only at its end. A call therefore begins while budget is left, and its cost
+//! may exceed the rest. Then the next call waits until the budget is positive again. If that would take longer than
+//! its deadline, it is a fault at once.
 //!
 //! Plugins of the cluster never come here.
 
@@ -24,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tollgate_config::TenantBudget;
 
 use self::bucket::Bucket;
-use super::call::acquire;
+use super::call::acquire_owned;
 
 /// The shares of all namespaces.
 pub(super) struct Tenants {
@@ -92,9 +93,9 @@ impl Tenants {
         let own = self.share(namespace);
         loop {
             self.wait_for_budget(&own, deadline).await?;
-            let place = acquire(&own.places, deadline).await;
+            let place = acquire_owned(&own.places, deadline).await;
             let place = place.ok_or(Exhausted::PlacesOfNamespace)?;
-            let shared = acquire(&self.all.places, deadline).await;
+            let shared = acquire_owned(&self.all.places, deadline).await;
             let shared = shared.ok_or(Exhausted::PlacesOfAll)?;
             let now = Instant::now();
             // Other calls may have used the budget up during the wait for a place. Nobody sleeps on a place.
@@ -185,7 +186,7 @@ impl Admitted {
 }
 
 impl Drop for Admitted {
-    /// A call is dropped when its client has gone. Nobody knows its fuel then.
+    /// A call is dropped when its client has gone. Its fuel is then not known.
     fn drop(&mut self) {
         if !self.is_charged {
             self.charge(0, self.began.elapsed().min(self.longest));

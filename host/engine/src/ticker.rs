@@ -16,6 +16,9 @@ pub(super) struct Ticker {
 /// A guard for a running guest: the epoch moves while it exists.
 pub(super) struct Running(Arc<Shared>);
 
+/// A guard like [`Running`] that borrows the ticker. It does without a count on an `Arc` that all threads share.
+pub(super) struct RunningCall<'t>(&'t Shared);
+
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
@@ -62,6 +65,17 @@ impl Ticker {
 
     /// Returns a guard to hold while a guest can run. Wakes the thread if it sleeps.
     pub(super) fn running(&self) -> Running {
+        self.begin();
+        Running(self.shared.clone())
+    }
+
+    /// Like [`Ticker::running`], for a guest that cannot run longer than the guard's borrow.
+    pub(super) fn running_call(&self) -> RunningCall<'_> {
+        self.begin();
+        RunningCall(&self.shared)
+    }
+
+    fn begin(&self) {
         // Sequentially consistent with the two lines of `park`. Either this thread sees that the ticker is parked, or
         // the ticker sees that something runs.
         self.shared.running.fetch_add(1, Ordering::SeqCst);
@@ -70,7 +84,6 @@ impl Ticker {
         {
             self.thread.unpark();
         }
-        Running(self.shared.clone())
     }
 }
 
@@ -92,13 +105,25 @@ impl Shared {
         }
         self.is_parked.store(false, Ordering::SeqCst);
     }
+
+    fn end(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 // === impl Running ===
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.end();
+    }
+}
+
+// === impl RunningCall ===
+
+impl Drop for RunningCall<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -132,6 +157,21 @@ mod tests {
         let ended = spin.expect("`spin` is exported").call(&mut store, ());
         assert!(ended.is_err(), "a loop without end cannot return");
         ticks.load(Ordering::Relaxed) == 2
+    }
+
+    #[test]
+    fn both_guards_count_while_they_exist() {
+        let engine = wasmtime::Engine::new(Config::new().epoch_interruption(true));
+        let engine = engine.expect("the engine can be made");
+        let ticker = Ticker::start(&engine, Duration::from_millis(1));
+        let count = || ticker.shared.running.load(Ordering::SeqCst);
+        let owned = ticker.running();
+        let borrowed = ticker.running_call();
+        assert_eq!(count(), 2);
+        drop(owned);
+        assert_eq!(count(), 1);
+        drop(borrowed);
+        assert_eq!(count(), 0);
     }
 
     #[test]

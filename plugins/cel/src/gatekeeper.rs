@@ -55,26 +55,27 @@ impl<'a> Reviewed<'a> {
 
     /// Whether a match selects the object or the old object.
     ///
-    /// # Panics
-    /// If a selector needs the labels of a Namespace that nothing knows.
-    pub(crate) fn is_selected(&self, matching: &Match, name: &str) -> bool {
-        self.subjects
-            .iter()
-            .any(|subject| self.selects(matching, subject, name))
+    /// # Errors
+    /// When a selector needs the labels of a Namespace that nothing knows.
+    pub(crate) fn is_selected(&self, matching: &Match) -> Result<bool, UnknownNamespace> {
+        for subject in &self.subjects {
+            if self.selects(matching, subject)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether a match selects an object.
     ///
-    /// # Panics
+    /// # Errors
     /// As [`Reviewed::is_selected`].
-    pub(crate) fn selects(&self, matching: &Match, subject: &Subject, name: &str) -> bool {
-        match matching.selects(subject, &|namespace| self.labels_of(namespace)) {
-            Ok(selects) => selects,
-            Err(UnknownNamespace(namespace)) => panic!(
-                "{name}: namespaceSelector: the host does not know the Namespace {namespace}, and the settings have none \
-                 under `namespaces`"
-            ),
-        }
+    pub(crate) fn selects(
+        &self,
+        matching: &Match,
+        subject: &Subject,
+    ) -> Result<bool, UnknownNamespace> {
+        matching.selects(subject, &|namespace| self.labels_of(namespace))
     }
 
     fn labels_of(&self, name: &str) -> Option<Map<String, Json>> {

@@ -11,6 +11,7 @@ mod template;
 
 use serde_json::Value as Json;
 use tollgate_cel::policy::{self, Abilities, Binding, Mutated, WrittenPolicy};
+use tollgate_sdk::access;
 use tollgate_sdk::prelude::*;
 
 use mutators::HostMutators;
@@ -76,7 +77,11 @@ impl Policy for CelPolicy {
             bindings: settings.bindings,
             params: settings.params,
         };
-        match policy::Policy::new(settings, Abilities { namespace: true }) {
+        let abilities = Abilities {
+            namespace: true,
+            access: access::is_granted(),
+        };
+        match policy::Policy::new(settings, abilities) {
             Ok(policy) => Ok(Self(Body::InTree(Box::new(policy)))),
             Err(problems) => {
                 let mut errors = SettingsErrors::new();

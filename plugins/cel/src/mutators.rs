@@ -37,7 +37,8 @@ impl HostMutators {
     /// Changes the object of a review.
     ///
     /// # Panics
-    /// If the object does not fit a location, or the mutators undo each other.
+    /// If the object does not fit a location, the mutators undo each other, or a selector needs the labels of a Namespace
+    /// that nothing knows.
     pub(crate) fn mutate(&self, review: &Review) -> Mutated {
         let Some(text) = review.object().json("") else {
             return Mutated::Unchanged;
@@ -64,7 +65,8 @@ impl HostMutators {
         let changed = self
             .mutators
             .apply(&mut after, request, &|matching, subject, name| {
-                reviewed.selects(matching, subject, name)
+                let selects = reviewed.selects(matching, subject);
+                selects.unwrap_or_else(|unknown| panic!("{name}: {unknown}"))
             });
         match changed {
             Ok(false) => Mutated::Unchanged,

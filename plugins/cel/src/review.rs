@@ -1,7 +1,8 @@
 //! The review as the source of expressions, and patches as the host takes them.
 
 use tollgate_cel::patch::Operation;
-use tollgate_cel::{Document, Found, Source, Value, json};
+use tollgate_cel::{Decision, Document, Found, On, Question, Source, Value, json};
+use tollgate_sdk::access::{Action, OrFault as _};
 use tollgate_sdk::prelude::{Patch, Pointer, Review};
 use tollgate_sdk::{Document as Part, NewValue, Value as HostValue};
 
@@ -41,6 +42,32 @@ impl Source for HostReview<'_> {
                 return part.json(pointer).map(Found::Json);
             }
         }))
+    }
+
+    /// Asks the host.
+    ///
+    /// # Panics
+    /// If there is no answer: a fault of the plugin, so that the failure policy of the configuration decides. An error of
+    /// the expression could be swallowed by an `||`.
+    fn authorize(&self, question: &Question) -> Result<Decision, String> {
+        let verb = &*question.verb;
+        let action = match &question.on {
+            On::Path(path) => Action::path(verb, &**path),
+            On::Resource(on) => Action::resource(verb, &*on.group, &*on.resource)
+                .subresource(&*on.subresource)
+                .namespace(&*on.namespace)
+                .name(&*on.name),
+        };
+        let answer = match &question.account {
+            None => action.check(),
+            Some(account) => action.check_service_account(&account.namespace, &account.name),
+        };
+        let decision = answer.or_fault();
+        Ok(Decision {
+            allowed: decision.allowed,
+            reason: decision.reason.into(),
+            error: decision.error.map(Into::into),
+        })
     }
 
     fn exists(&self, document: Document, pointer: &str) -> bool {

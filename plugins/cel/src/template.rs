@@ -49,14 +49,13 @@ impl Constraints {
         };
         let namespaces = Namespaces::read(&settings.namespaces, &mut problems);
         let point = settings.enforcement_point.as_deref().unwrap_or(POINT);
-        let mut constraints = Vec::new();
-        for (index, constraint) in settings.constraints.iter().enumerate() {
-            let at = Pointer::root().child("constraints").child(index);
-            let read = Constraint::read(constraint, &at, kind, point, &mut problems);
-            constraints.extend(read.map(Prepared::new));
-        }
+        let constraints = Constraint::read_all(&settings.constraints, kind, point, &mut problems);
+        let constraints = constraints.into_iter().map(Prepared::new).collect();
         let template = code.and_then(|(code, at)| {
-            let abilities = Abilities { namespace: true };
+            let abilities = Abilities {
+                namespace: true,
+                access: false,
+            };
             let compiled = Template::new(kind.name, code, at.as_str(), abilities);
             let problems = compiled.map_err(|problems| {
                 for problem in problems {
@@ -85,11 +84,12 @@ impl Constraints {
             parameters,
         } in &self.constraints
         {
-            let name = format!("constraint {}", constraint.name);
-            if !reviewed.is_selected(&constraint.matching, &name) {
-                continue;
-            }
-            let messages = self.template.violations(&reviewed, parameters);
+            let messages = match reviewed.is_selected(&constraint.matching) {
+                Ok(true) => self.template.violations(&reviewed, parameters),
+                Ok(false) => continue,
+                // As in Gatekeeper, a constraint that cannot be decided is violated, whatever the template's failurePolicy.
+                Err(unknown) => vec![unknown.to_string()],
+            };
             let violations = messages.into_iter().map(|message| Violation {
                 message,
                 details: None,

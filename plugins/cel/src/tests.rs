@@ -241,6 +241,42 @@ fn a_constraint_selects_by_the_labels_of_the_live_namespace() {
 }
 
 #[test]
+fn a_constraint_whose_namespace_is_unknown_is_violated() {
+    let selector = json!({"matchLabels": {"team": "b"}});
+    let unknown = "namespaceSelector: the host does not know the Namespace shop";
+    let review = |constraint: Json| {
+        let mut settings = template(constraint);
+        // The policy of the template is about expressions that fail.
+        let code = "/template/spec/targets/0/code/0/source";
+        settings.pointer_mut(code).unwrap()["failurePolicy"] = json!("Ignore");
+        let other =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}});
+        TestReview::create(deployment(1))
+            .settings(settings)
+            .namespace_object(other)
+    };
+    let matching = json!({"namespaceSelector": selector});
+    let outcome = review(json!({"match": matching})).validate::<CelPolicy>();
+    let message = &outcome.denial().message;
+    assert!(
+        message.starts_with(&format!("[all] {unknown}")),
+        "{message}"
+    );
+    let warning = json!({"match": matching, "enforcementAction": "warn"});
+    let outcome = review(warning).validate::<CelPolicy>();
+    assert!(outcome.is_allowed());
+    assert!(
+        outcome.warnings()[0].starts_with(&format!("[all] {unknown}")),
+        "{:?}",
+        outcome.warnings()
+    );
+    // A constraint that is not about the object needs no Namespace.
+    let matching = json!({"namespaceSelector": selector, "namespaces": ["elsewhere"]});
+    let outcome = review(json!({"match": matching})).validate::<CelPolicy>();
+    assert!(outcome.is_allowed());
+}
+
+#[test]
 fn problems_of_a_template_have_their_place() {
     let mut settings = template(json!({"parameters": {"labels": "owner"}}));
     let code = "/template/spec/targets/0/code/0/source";
@@ -256,6 +292,15 @@ fn problems_of_a_template_have_their_place() {
         errors.contains("/constraints/0/spec/parameters/labels: expected a list, got a string"),
         "{errors}"
     );
+}
+
+#[test]
+fn a_template_without_constraints_is_refused() {
+    let mut settings = template(json!({}));
+    settings["constraints"] = json!([]);
+    let errors = configure::<CelPolicy>(settings).err().unwrap().to_string();
+    let expected = "/constraints: is empty, so the template would allow everything; expected at least one constraint";
+    assert_eq!(errors, expected);
 }
 
 #[test]

@@ -89,13 +89,12 @@ pub(crate) fn now() -> crate::bindings::clock::tollgate::admission::clock::Datet
 }
 
 pub(super) fn read<T>(read: impl FnOnce(&TestReview) -> T) -> T {
-    REVIEW.with_borrow(|review| {
-        read(
-            review
-                .as_ref()
-                .expect("there is no review outside of `mutate` and `validate`"),
-        )
-    })
+    read_if_any(read).expect("there is no review outside of `mutate` and `validate`")
+}
+
+/// Reads the review of the running test, if there is one.
+pub(super) fn read_if_any<T>(read: impl FnOnce(&TestReview) -> T) -> Option<T> {
+    REVIEW.with_borrow(|review| review.as_ref().map(read))
 }
 
 fn document(review: &TestReview, part: Part) -> Option<Cow<'_, Json>> {

@@ -98,6 +98,8 @@ pub(super) fn from_review(mut review: Json) -> TestReview {
         options,
         namespace: None,
         now: None,
+        #[cfg(feature = "access")]
+        access: super::access::Access::default(),
         #[cfg(feature = "cluster")]
         lookups: super::lookups::Lookups::default(),
         settings: json!({}),

@@ -6,7 +6,7 @@ use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 use cel::parser::Expression;
 
 use super::{Checked, Compiler, Problem, Typed, paths};
-use crate::functions::{self, regex};
+use crate::functions::{self, authz, regex};
 use crate::node::{Arithmetic, Node, Search};
 use crate::signatures;
 use crate::types::{BOOL, Bindings, Type};
@@ -201,8 +201,15 @@ impl Compiler<'_> {
     }
 }
 
-/// Compiles a literal pattern once. Checks literal durations and timestamps.
+/// Compiles a literal pattern once, and a question about a right. Checks literal durations and timestamps.
 fn searched(name: &str, native: functions::Native, mut nodes: Vec<Node>) -> Checked<Node> {
+    if name == authz::CHECK {
+        let mut nodes = nodes.into_iter();
+        if let (Some(on), Some(verb)) = (nodes.next(), nodes.next()) {
+            return Ok(Node::Check(Box::new((on, verb))));
+        }
+        return Err(Problem::undeclared(name));
+    }
     let search = match name {
         "matches" => Some(Search::Matches),
         "find" => Some(Search::Find),

@@ -10,7 +10,7 @@ use crate::value::{Key, Value};
 /// the result so far.
 const TURN: u64 = 3;
 
-/// What a loop has collected.
+/// The values that a loop has collected.
 enum Collected {
     /// The result of `all` or `exists` so far. An error stands until a turn decides the result.
     Decision(Result<bool>),

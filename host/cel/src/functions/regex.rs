@@ -1,7 +1,7 @@
 //! Regular expressions: `matches` of standard CEL, and Kubernetes' regex library.
 //!
-//! kube-apiserver uses RE2, whose classes such as `\d` are ASCII. So are those of regex-lite. Classes by Unicode
-//! property (`\p{…}`) are the one part of RE2 that regex-lite does not have.
+//! kube-apiserver uses RE2, whose classes such as `\d` are ASCII. The classes of regex-lite are ASCII, too.
+//! Classes by Unicode property (`\p{…}`) are the one part of RE2 that regex-lite does not have.
 
 use regex_lite::{Regex, RegexBuilder};
 

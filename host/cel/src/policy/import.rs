@@ -17,7 +17,7 @@ pub struct Imported {
     pub rules: Vec<Json>,
     /// The failure policy of the plugin.
     pub failure_policy: &'static str,
-    /// What the plugin does differently from kube-apiserver.
+    /// The differences of the plugin from kube-apiserver.
     pub notes: Vec<String>,
 }
 

@@ -1,5 +1,7 @@
 //! Matches requests: rules, names and label selectors.
 
+use std::fmt;
+
 use super::spec::{MatchPolicy, MatchResources, NamedRule, Selector, SelectorOperator};
 use super::{Abilities, Problem};
 use crate::eval::{Found, Source};
@@ -10,7 +12,20 @@ use crate::value::{Key, Map, Value};
 /// The label that every Namespace has, with its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// Reports what cannot be matched.
+/// A selector needs the labels of a Namespace that nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnknownNamespace(String);
+
+// === impl UnknownNamespace ===
+
+impl fmt::Display for UnknownNamespace {
+    /// The words of kube-apiserver.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "namespaces {:?} not found", self.0)
+    }
+}
+
+/// Reports the parts that cannot be matched.
 pub(super) fn check(
     resources: &MatchResources,
     at: &str,
@@ -39,21 +54,27 @@ fn other_label(selector: &Selector) -> Option<&String> {
 }
 
 /// Whether a request matches.
+///
+/// # Errors
+/// When everything else matches, and `namespaceSelector` needs a Namespace that the source does not have.
 pub(super) fn matches(
     resources: &MatchResources,
     source: &dyn Source,
     has_namespace: bool,
-) -> bool {
+) -> Result<bool, UnknownNamespace> {
     if resources.is_unlimited() {
-        return true;
+        return Ok(true);
     }
     let request = Request::read(source);
     let policy = resources.match_policy.unwrap_or_default();
     let any = |rules: &[NamedRule]| rules.iter().any(|rule| request.fits(rule, policy));
-    (resources.resource_rules.is_empty() || any(&resources.resource_rules))
+    let is_selected = (resources.resource_rules.is_empty() || any(&resources.resource_rules))
         && !any(&resources.exclude_resource_rules)
-        && selects_object(resources.object_selector.as_ref(), source)
-        && request.selects_namespace(resources.namespace_selector.as_ref(), source, has_namespace)
+        && selects_object(resources.object_selector.as_ref(), source);
+    if !is_selected {
+        return Ok(false);
+    }
+    request.selects_namespace(resources.namespace_selector.as_ref(), source, has_namespace)
 }
 
 /// Whether a label selector selects labels.
@@ -199,19 +220,27 @@ impl Request {
     }
 
     /// Whether a selector selects the Namespace. Objects outside of Namespaces are always selected.
+    ///
+    /// # Errors
+    /// When the source does not have the Namespace.
     fn selects_namespace(
         &self,
         selector: Option<&Selector>,
         source: &dyn Source,
         has_namespace: bool,
-    ) -> bool {
+    ) -> Result<bool, UnknownNamespace> {
         let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
-            return true;
+            return Ok(true);
         };
         let is_namespace = self.resource == "namespaces" && self.group.is_empty();
         if self.namespace.is_empty() && !is_namespace {
-            return true;
+            return Ok(true);
         }
+        let name = if is_namespace {
+            &self.name
+        } else {
+            &self.namespace
+        };
         let labels = if is_namespace && self.sub_resource.is_empty() {
             let document = if self.operation == "DELETE" {
                 Document::OldObject
@@ -220,7 +249,12 @@ impl Request {
             };
             read(source, document, "/metadata/labels")
         } else if has_namespace && other_label(selector).is_some() {
-            read(source, Document::Namespace, "/metadata/labels")
+            let labels = read(source, Document::Namespace, "/metadata/labels");
+            // A Namespace without labels is not the same as none.
+            if labels.is_none() && !source.exists(Document::Namespace, "/metadata/name") {
+                return Err(UnknownNamespace(name.clone()));
+            }
+            labels
         } else {
             None
         };
@@ -229,15 +263,10 @@ impl Request {
             Some(Value::Map(map)) => (*map).clone(),
             _ => Map::default(),
         };
-        let name = if is_namespace {
-            &self.name
-        } else {
-            &self.namespace
-        };
         if known.get(&Key::String(NAME_LABEL.into())).is_none() {
             *known.entry(NAME_LABEL) = Value::text(name.as_str());
         }
-        selects(selector, Some(&Value::Map(known.into())))
+        Ok(selects(selector, Some(&Value::Map(known.into()))))
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Mutator {
 /// The result of a policy that changes objects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutated {
-    /// Nothing changes.
+    /// The mutation changes nothing.
     Unchanged,
     /// The object changes by these operations.
     Patch(Vec<Operation>),
@@ -105,23 +105,32 @@ impl Policy {
         let Body::Mutating(mutators) = &self.body else {
             return Mutated::Unchanged;
         };
-        if !self.applies(source) || !source.exists(Document::Object, "/metadata") {
+        let applies = self.applies(source);
+        if applies == Ok(false) || !source.exists(Document::Object, "/metadata") {
             return Mutated::Unchanged;
+        }
+        if let Err(unknown) = applies {
+            let name = &self.name;
+            let error =
+                format!("policy {name:?} denied request: failed to configure policy: {unknown}");
+            return self.failed(error).unwrap_or(Mutated::Unchanged);
         }
         let mut before: Option<Value> = None;
         let mut object: Option<Value> = None;
         let mut first_error = None;
         for binding in &self.bindings {
-            if !self.is_bound(binding, source) {
-                continue;
-            }
+            let params = match self.is_bound(binding, source) {
+                Ok(true) => self.params_of(binding.spec.param_ref.as_ref(), source),
+                Ok(false) => continue,
+                Err(unknown) => Err(unknown.to_string()),
+            };
             let mut failed = |error: String| {
                 first_error.get_or_insert(format!(
                     "policy '{}' with binding '{}' denied request: {error}",
                     self.name, binding.metadata.name
                 ));
             };
-            let params = match self.params_of(binding.spec.param_ref.as_ref(), source) {
+            let params = match params {
                 Ok(params) => params,
                 Err(error) => {
                     failed(format!("failed to configure binding: {error}"));
@@ -161,12 +170,8 @@ impl Policy {
                 }
             }
         }
-        if let (Some(message), FailurePolicy::Fail) = (first_error, self.failure_policy) {
-            return Mutated::Denied(Denial {
-                message,
-                reason: "Invalid",
-                code: 422,
-            });
+        if let Some(denied) = first_error.and_then(|message| self.failed(message)) {
+            return denied;
         }
         let (Some(before), Some(after)) = (before, object) else {
             return Mutated::Unchanged;
@@ -177,6 +182,15 @@ impl Policy {
         } else {
             Mutated::Patch(operations)
         }
+    }
+
+    /// Returns the denial of a policy that fails. None if it fails open.
+    fn failed(&self, message: String) -> Option<Mutated> {
+        (self.failure_policy == FailurePolicy::Fail).then_some(Mutated::Denied(Denial {
+            message,
+            reason: "Invalid",
+            code: 422,
+        }))
     }
 
     /// Evaluates one change and applies it to the object.

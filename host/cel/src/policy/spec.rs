@@ -59,7 +59,7 @@ pub struct Metadata {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PolicySpec {
-    /// What happens when the policy cannot be evaluated.
+    /// The result if the policy cannot be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<FailurePolicy>,
     /// The kind of the parameters.
@@ -88,7 +88,7 @@ pub struct PolicySpec {
     pub reinvocation_policy: Option<String>,
 }
 
-/// What happens when a policy cannot be evaluated.
+/// The result if a policy cannot be evaluated.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum FailurePolicy {
     /// The request is denied.
@@ -132,7 +132,7 @@ pub struct MatchResources {
 /// Whether a rule also matches the same object in another version.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum MatchPolicy {
-    /// Only the version of the request counts.
+    /// Rules match only the version of the request.
     Exact,
     /// The version into which kube-apiserver converted the object counts, too.
     #[default]
@@ -334,12 +334,12 @@ pub struct ParamRef {
     /// Selects objects by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
-    /// What happens when there is no such object.
+    /// The action if there is no such object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameter_not_found_action: Option<NotFoundAction>,
 }
 
-/// What happens when parameters do not exist.
+/// The action if parameters do not exist.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum NotFoundAction {
     /// The binding does not apply.

@@ -84,6 +84,7 @@ impl Template {
             bindings: Vec::new(),
             params: Vec::new(),
             has_namespace: abilities.namespace,
+            asks_about_rights: false,
         }))
     }
 

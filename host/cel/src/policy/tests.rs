@@ -2,6 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
+mod namespaces;
+
 use super::import::import;
 use super::*;
 use crate::Tree;

@@ -87,7 +87,8 @@ pub(super) fn compile(compilation: &mut Compilation, spec: &PolicySpec) -> Valid
             &[crate::types::BOOL],
         );
         let message_expression = written.message_expression.as_deref().and_then(|source| {
-            compilation.compile(&format!("{at}/messageExpression"), source, &[STRING])
+            let at = format!("{at}/messageExpression");
+            compilation.compile_without_access(&at, source, &[STRING])
         });
         rules.extend(program.map(|program| {
             Rule {
@@ -121,22 +122,26 @@ impl Policy {
         let Body::Validating(validations) = &self.body else {
             return verdict;
         };
-        if !self.applies(source) {
-            return verdict;
+        match self.applies(source) {
+            Ok(true) => {}
+            Ok(false) => return verdict,
+            Err(unknown) => {
+                self.misconfigured(&mut verdict, None, &unknown.to_string());
+                return verdict;
+            }
         }
         let mut failures = Vec::new();
         let mut annotations: Vec<(String, Vec<String>)> = Vec::new();
         for binding in &self.bindings {
-            if !self.is_bound(binding, source) {
-                continue;
-            }
-            let params = match self.params_of(binding.spec.param_ref.as_ref(), source) {
+            let params = match self.is_bound(binding, source) {
+                Ok(true) => self.params_of(binding.spec.param_ref.as_ref(), source),
+                Ok(false) => continue,
+                Err(unknown) => Err(unknown.to_string()),
+            };
+            let params = match params {
                 Ok(params) => params,
                 Err(error) => {
-                    if self.failure_policy == FailurePolicy::Fail {
-                        let message = format!("failed to configure binding: {error}");
-                        self.deny(&mut verdict, binding, &message, Reason::Invalid);
-                    }
+                    self.misconfigured(&mut verdict, Some(binding), &error);
                     continue;
                 }
             };
@@ -168,7 +173,7 @@ impl Policy {
                             }
                         }
                         Annotation::Failed(message) => {
-                            self.deny(&mut verdict, binding, &message, Reason::Invalid);
+                            self.deny(&mut verdict, Some(binding), &message, Reason::Invalid);
                         }
                     }
                 }
@@ -197,7 +202,7 @@ impl Policy {
     ) {
         for action in &binding.spec.validation_actions {
             match action {
-                ValidationAction::Deny => self.deny(verdict, binding, message, reason),
+                ValidationAction::Deny => self.deny(verdict, Some(binding), message, reason),
                 ValidationAction::Warn => verdict.warnings.push(format!(
                     "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
                     self.name, binding.metadata.name
@@ -225,12 +230,30 @@ impl Policy {
         }
     }
 
+    /// Denies the request, whatever the actions of the binding, unless the policy fails open. Without a binding, the
+    /// problem is that of the policy.
+    fn misconfigured(&self, verdict: &mut Verdict, binding: Option<&Binding>, error: &str) {
+        if self.failure_policy == FailurePolicy::Fail {
+            let what = binding.map_or("policy", |_| "binding");
+            let message = format!("failed to configure {what}: {error}");
+            self.deny(verdict, binding, &message, Reason::Invalid);
+        }
+    }
+
     /// Denies the request. The first denial counts.
-    fn deny(&self, verdict: &mut Verdict, binding: &Binding, message: &str, reason: Reason) {
+    fn deny(
+        &self,
+        verdict: &mut Verdict,
+        binding: Option<&Binding>,
+        message: &str,
+        reason: Reason,
+    ) {
         if verdict.denial.is_none() {
+            let with = binding.map(|binding| format!(" with binding '{}'", binding.metadata.name));
             let message = format!(
-                "ValidatingAdmissionPolicy '{}' with binding '{}' denied request: {message}",
-                self.name, binding.metadata.name
+                "ValidatingAdmissionPolicy '{}'{} denied request: {message}",
+                self.name,
+                with.unwrap_or_default()
             );
             let (reason, code) = status(reason);
             verdict.denial = Some(Denial {

@@ -3,7 +3,8 @@
 use tollgate_admission::Phase;
 
 /// Fault kinds of mutators and of validators.
-const OF_BOTH: [&str; 13] = [
+const OF_BOTH: [&str; 14] = [
+    "access-unavailable",
     "contract-violation",
     "cpu-deadline",
     "deadline",

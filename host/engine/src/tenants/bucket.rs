@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What is left of a budget. It holds one second's worth at most, and may be in debt.
+/// The rest of a budget. It is at most the budget of one second, and may be negative.
 #[derive(Debug)]
 pub(super) struct Bucket {
     fuel: Amount,
@@ -16,7 +16,7 @@ pub(super) struct Bucket {
 struct Amount {
     /// Units per second, which is also the most that the amount holds.
     rate: i128,
-    /// What is left, in billionths of a unit. So filling up often loses nothing.
+    /// The rest, in billionths of a unit, so that frequent refills lose nothing.
     left: i128,
 }
 
@@ -145,7 +145,7 @@ mod tests {
         assert!(bucket.wait(later) > SECOND - MILLISECOND);
     }
 
-    /// Whoever asks often does not lose what has filled up meanwhile.
+    /// Frequent refills do not lose fractions.
     #[test]
     fn use_stays_within_the_rate_however_often_one_asks() {
         let (mut bucket, now) = bucket();
