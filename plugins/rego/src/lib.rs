@@ -21,7 +21,7 @@ mod tests;
 use regorus::Value as Rego;
 use serde_json::{Map, Value as Json};
 use tollgate_gatekeeper::{
-    Constraint, Kind, Namespaces, Pointer as Place, Problems, UnknownNamespace, Verdict, Violation,
+    Constraint, Kind, Namespaces, Problems, UnknownNamespace, Verdict, Violation,
 };
 use tollgate_sdk::prelude::*;
 
@@ -84,16 +84,13 @@ impl Policy for Gatekeeper {
             name: &template.kind,
             schema: template.schema.as_ref(),
         };
-        let mut constraints = Vec::new();
-        for (index, constraint) in settings.constraints.iter().enumerate() {
-            let place = Place::root().child("constraints").child(index);
-            let point = &settings.enforcement_point;
-            let read = Constraint::read(constraint, &place, kind, point, &mut problems);
-            constraints.extend(read.map(|constraint| Prepared {
-                parameters: Rego::from(constraint.parameters.clone()),
-                constraint,
-            }));
-        }
+        let point = &settings.enforcement_point;
+        let constraints = Constraint::read_all(&settings.constraints, kind, point, &mut problems);
+        let constraints = constraints.into_iter().map(|constraint| Prepared {
+            parameters: Rego::from(constraint.parameters.clone()),
+            constraint,
+        });
+        let constraints = constraints.collect();
         for problem in problems {
             errors.at(problem.pointer.as_str(), problem.message);
         }
@@ -166,7 +163,7 @@ impl Gatekeeper {
     fn matching(&self, review: &Review, verdict: &mut Verdict) -> Vec<&Prepared> {
         let subjects = subject::subjects(review);
         let labels_of = |name: &str| self.labels_of(review, name);
-        let selects = |constraint: &Constraint| {
+        let selects = |constraint: &Constraint| -> Result<bool, UnknownNamespace> {
             for subject in &subjects {
                 if constraint.matching.selects(subject, &labels_of)? {
                     return Ok(true);
@@ -180,12 +177,8 @@ impl Gatekeeper {
             match selects(constraint) {
                 Ok(true) => matching.push(prepared),
                 Ok(false) => {}
-                Err(UnknownNamespace(namespace)) => {
-                    let message = format!(
-                        "namespaceSelector: the host does not know the Namespace {namespace}, and the settings have none \
-                         under `namespaces`"
-                    );
-                    verdict.add(constraint, vec![undecided(message)]);
+                Err(unknown) => {
+                    verdict.add(constraint, vec![undecided(unknown.to_string())]);
                 }
             }
         }

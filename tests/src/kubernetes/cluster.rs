@@ -240,8 +240,22 @@ impl Cluster {
     /// # Panics
     /// Panics if it does not become ready.
     pub fn start_api_server(&self) {
+        self.run_api_server(&self.arguments);
+    }
+
+    /// Kills kube-apiserver and starts it with further arguments. Waits until it is ready.
+    ///
+    /// # Panics
+    /// Panics if it does not run, or does not become ready.
+    pub fn restart_api_server(&self, more: &[String]) {
+        self.kill_api_server();
+        let arguments = [self.arguments.as_slice(), more].concat();
+        self.run_api_server(&arguments);
+    }
+
+    fn run_api_server(&self, arguments: &[String]) {
         let program = self.binaries.kube_apiserver();
-        let programs: [(&str, &Path, &[String]); 1] = [(API_SERVER_LOG, &program, &self.arguments)];
+        let programs: [(&str, &Path, &[String]); 1] = [(API_SERVER_LOG, &program, arguments)];
         let guard = Guard::start(&self.folder, &programs);
         let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
         guards.push(guard);
@@ -269,6 +283,12 @@ impl Cluster {
         Kubectl::new(&self.binaries.kubectl(), &self.folder, arguments)
     }
 
+    /// Returns the path of kubectl.
+    #[must_use]
+    pub fn kubectl_program(&self) -> PathBuf {
+        self.binaries.kubectl()
+    }
+
     /// Creates a namespace.
     ///
     /// # Panics
@@ -283,8 +303,25 @@ impl Cluster {
     /// # Panics
     /// Panics if there is no answer.
     pub async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> (u16, Value) {
+        self.request_as(None, method, path, body).await
+    }
+
+    /// Sends a request as another user, whom the administrator impersonates. None is the administrator.
+    ///
+    /// # Panics
+    /// Panics if there is no answer.
+    pub async fn request_as(
+        &self,
+        user: Option<&str>,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (u16, Value) {
         let mut request = self.client.request(method, format!("{}{path}", self.url));
         request = request.bearer_auth(ADMIN_TOKEN);
+        if let Some(user) = user {
+            request = request.header("Impersonate-User", user);
+        }
         if let Some(body) = body {
             request = request.json(body);
         }

@@ -286,6 +286,14 @@ fn load_errors_name_the_place() {
 }
 
 #[test]
+fn template_without_constraints_is_rejected() {
+    assert_eq!(
+        refused(settings(OWNER, &[])),
+        "/constraints: is empty, so the template would allow everything; expected at least one constraint"
+    );
+}
+
+#[test]
 fn other_documents_are_rejected() {
     let error = refused(json!({ "template": { "kind": "Pod" }, "constraints": [] }));
     assert_eq!(
