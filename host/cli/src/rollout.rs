@@ -1,5 +1,8 @@
 //! `tollgate rollout`
 
+mod answer;
+mod resource;
+
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
@@ -14,7 +17,7 @@ use super::FAILURE;
 use super::admin::AdminClient;
 use super::explain::replicas::{ServiceName, clients};
 use super::kubectl::Live;
-use super::terminal::{FAINT, STRONG, plain, say, style_of, tell};
+use super::terminal::{BAD, FAINT, GOOD, NOTABLE, STRONG, plain, say, tell};
 
 /// Show, promote or roll back the rollouts of a running server.
 #[derive(Args, Debug)]
@@ -26,9 +29,9 @@ pub(super) struct RolloutArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Show the rollouts: their steps, what was seen, and what they wait for.
+    /// Show the rollouts: their steps, their observations, and the conditions that they wait for.
     Status {
-        /// Plugin whose rollout is shown. Without it, all are.
+        /// Plugin whose rollout to show. Without it, all rollouts are shown.
         plugin: Option<PluginName>,
         #[command(flatten)]
         servers: Servers,
@@ -38,14 +41,14 @@ enum What {
     },
     /// Begin the next step now. After a rollback, begin again with the first step.
     Promote {
-        /// Plugin whose rollout goes on.
+        /// Plugin whose rollout to promote.
         plugin: PluginName,
         #[command(flatten)]
         servers: Servers,
     },
     /// Let the old version answer everything from now on. Needs no registry.
     Rollback {
-        /// Plugin whose rollout goes back.
+        /// Plugin whose rollout to roll back.
         plugin: PluginName,
         #[command(flatten)]
         servers: Servers,
@@ -61,6 +64,10 @@ struct Servers {
     /// pods. `admin.authentication` must be configured, as `admin.enabled` of the chart does.
     #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with = "url")]
     service: Option<ServiceName>,
+    /// Read and change the status of ClusterAdmissionPlugins with kubectl, in place of asking servers. A change is an
+    /// annotation that the leader of the replicas obeys.
+    #[arg(long, conflicts_with_all = ["url", "service"])]
+    resource: bool,
     #[command(flatten)]
     live: Live,
 }
@@ -85,8 +92,10 @@ Examples:
   tollgate rollout promote image-rewrite                  the next step begins now
   tollgate rollout rollback image-rewrite --service tollgate-system/tollgate --token-file token
                                                           on all replicas
+  tollgate rollout promote image-rewrite --resource       of a ClusterAdmissionPlugin, with kubectl
 
-Exit code: 0 when all servers did what was asked, 1 when one of them refused or did not answer, 2 when none could be asked.";
+Exit code: 0 when all servers did what was asked, 1 when one of them refused, did not answer or has no rollout of the plugin, \
+2 when none could be asked.";
 
 // === impl RolloutArgs ===
 
@@ -132,20 +141,12 @@ fn status(
     servers: &Servers,
     output: Output,
 ) -> anyhow::Result<ExitCode> {
-    let mut all = Vec::new();
-    let mut has_failed = false;
-    for answer in servers.ask(|client| async move { client.get("/rollouts").await })? {
-        match answer.rollouts() {
-            Ok(rollouts) => all.extend(rollouts),
-            Err(error) => {
-                has_failed = true;
-                tell!("tollgate: {}{error:#}", answer.prefix());
-            }
-        }
-    }
-    if let Some(plugin) = plugin {
-        all.retain(|rollout| rollout["plugin"] == plugin.as_str());
-    }
+    let (all, has_failed) = if servers.resource {
+        let all = resource::all(&servers.live)?;
+        (answer::selected(all, plugin)?, false)
+    } else {
+        servers.rollouts(plugin)?
+    };
     if output == Output::Json {
         say!("{:#}", json!({ "rollouts": all }));
     } else {
@@ -156,10 +157,6 @@ fn status(
             show(rollout);
         }
     }
-    ensure!(
-        !has_failed || !all.is_empty(),
-        "no server answered: see the reasons above"
-    );
     Ok(exit_code(has_failed))
 }
 
@@ -168,6 +165,13 @@ fn change(
     change: RolloutChange,
     servers: &Servers,
 ) -> anyhow::Result<ExitCode> {
+    if servers.resource {
+        let asked = resource::change(&servers.live, plugin, change)?;
+        say!(
+            "{plugin}: asked the leader of the replicas for {asked}: tollgate rollout status {plugin} --resource shows the effect"
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
     let path = format!("/rollouts/{plugin}/{}", change.name());
     let answers = servers.ask(|client| {
         let path = path.clone();
@@ -175,7 +179,7 @@ fn change(
     })?;
     let mut has_failed = false;
     for answer in answers {
-        match answer.changed() {
+        match answer.changed(plugin, change) {
             Ok(rollout) => show(&rollout),
             Err(error) => {
                 has_failed = true;
@@ -194,7 +198,7 @@ fn exit_code(has_failed: bool) -> ExitCode {
     }
 }
 
-/// Prints a rollout: where it stands, what was seen, and the last changes.
+/// Prints a rollout: its step, its observations and the last changes.
 fn show(rollout: &Value) {
     let text = |name: &str| plain(rollout[name].as_str().unwrap_or_default());
     let phase = text("phase");
@@ -202,10 +206,11 @@ fn show(rollout: &Value) {
         Some(replica) => format!(" on {}", plain(replica)),
         None => String::new(),
     };
-    let style = style_of(match &*phase {
-        "rolled-back" | "stopped" => "denied",
-        _ => "allowed",
-    });
+    let style = match answer::is_good(&phase) {
+        Some(true) => GOOD,
+        Some(false) => BAD,
+        None => NOTABLE,
+    };
     say!(
         "{STRONG}{}{STRONG:#}{on}: {style}{phase}{style:#}",
         text("plugin")
@@ -265,6 +270,28 @@ fn show(rollout: &Value) {
 // === impl Servers ===
 
 impl Servers {
+    /// Returns the rollouts of all servers, or those of a plugin, and whether one of them did not answer or has none.
+    fn rollouts(&self, plugin: Option<&PluginName>) -> anyhow::Result<(Vec<Value>, bool)> {
+        let mut all = Vec::new();
+        let (mut has_answered, mut has_failed) = (false, false);
+        for answer in self.ask(|client| async move { client.get("/rollouts").await })? {
+            let rollouts = answer.rollouts();
+            has_answered |= rollouts.is_ok();
+            match rollouts.and_then(|rollouts| answer::selected(rollouts, plugin)) {
+                Ok(rollouts) => all.extend(rollouts),
+                Err(error) => {
+                    has_failed = true;
+                    tell!("tollgate: {}{error:#}", answer.prefix());
+                }
+            }
+        }
+        ensure!(
+            has_answered || !has_failed,
+            "no server answered: see the reasons above"
+        );
+        Ok((all, has_failed))
+    }
+
     /// Asks every server the same.
     fn ask<F>(&self, ask: impl Fn(AdminClient) -> F) -> anyhow::Result<Vec<Answer>>
     where
@@ -310,20 +337,18 @@ impl Answer {
             let text = String::from_utf8_lossy(body).into_owned();
             bail!("{}", plain(text.trim()));
         }
-        serde_json::from_slice(body).context(
-            "unexpected answer: check that it is the admin listener of a server of this version",
-        )
+        serde_json::from_slice(body).context(answer::UNEXPECTED)
     }
 
     fn rollouts(&self) -> anyhow::Result<Vec<Value>> {
-        let mut body = self.body()?;
-        let rollouts = body["rollouts"].as_array_mut().map(std::mem::take);
-        let rollouts = rollouts.unwrap_or_default().into_iter();
+        let rollouts = answer::rollouts(self.body()?)?.into_iter();
         Ok(rollouts.map(|rollout| self.named(rollout)).collect())
     }
 
-    fn changed(&self) -> anyhow::Result<Value> {
-        Ok(self.named(self.body()?))
+    fn changed(&self, plugin: &PluginName, change: RolloutChange) -> anyhow::Result<Value> {
+        let rollout = self.body()?;
+        answer::changed(&rollout, plugin, change)?;
+        Ok(self.named(rollout))
     }
 
     fn named(&self, mut rollout: Value) -> Value {

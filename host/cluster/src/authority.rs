@@ -4,8 +4,8 @@
 //! Secret ─▶ stored: what it holds, and what is due by the clock (pure) ─▶ task: writes, and gives out the certificate
 //! ```
 //!
-//! No replica is special: each of them looks at the Secret, and does what is due. kube-apiserver refuses a write that
-//! is based on an old version. Then the replica takes what the other one wrote.
+//! All replicas are equal: each of them reads the Secret, and makes the change that is due. kube-apiserver refuses a
+//! write that is based on an old version. Then the replica takes over the version of the other one.
 
 mod stored;
 mod task;

@@ -4,6 +4,7 @@
 //! messages say which values are valid. The plugin alone knows the keys under `settings`.
 
 mod editor;
+mod rollout;
 
 use serde_json::{Map, Value, json};
 use tollgate_config::LIMITS;
@@ -31,7 +32,7 @@ pub fn definition(kind: Kind) -> Value {
         Kind::TenantPlugin => (
             "Namespaced",
             json!(["ap", "aps"]),
-            plugin_columns(),
+            tenant_columns(),
             tenant_schema(),
         ),
         Kind::Exception => (
@@ -114,11 +115,21 @@ fn plugin_columns() -> Value {
             1
         ),
         column("Mode", "string", ".spec.mode", 0),
+        column("Rollout", "string", ".status.rollouts[0].summary", 0),
         column("Source", "string", ".spec.source", 0),
         column("Digest", "string", ".status.shortDigest", 0),
         column("Order", "integer", ".spec.order", 1),
         column("Age", "date", ".metadata.creationTimestamp", 0),
     ])
+}
+
+/// The columns of a plugin of a namespace, which has no rollout.
+fn tenant_columns() -> Value {
+    let mut columns = plugin_columns();
+    if let Some(columns) = columns.as_array_mut() {
+        columns.retain(|column| column["name"] != "Rollout");
+    }
+    columns
 }
 
 fn exception_columns() -> Value {
@@ -181,16 +192,20 @@ fn plugin_schema() -> Value {
             }), &["reason", "until"]),
         },
         "lookups": lookups(),
+        "access": {
+            "description": "What the plugin may ask about the rights of users. It grants the capability access, also as {}.",
+            "type": "object",
+            "properties": {
+                "serviceAccounts": { "description": "Whether the plugin may also ask about service accounts.", "type": "boolean" },
+            },
+        },
         "allowRemovals": { "description": "Whether a whole object that the plugin returns may lack fields.", "type": "boolean" },
         "allowNamespaceExceptions": { "description": "Whether a PluginException of any namespace counts for the plugin, in that namespace. Needs tenancy.", "type": "boolean" },
         "shadow": {
             "description": "A version that sees the same requests and decides nothing.",
             "type": "object", "required": ["source"], "properties": code(),
         },
-        "rollout": {
-            "description": "Not supported in a custom resource: a plugin with a rollout belongs into the configuration file.",
-            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-        },
+        "rollout": rollout::plan(code()),
     });
     extend(&mut spec, &more);
     let replicas = json!({
@@ -211,7 +226,8 @@ fn plugin_schema() -> Value {
                 "since": { "type": "string", "format": "date-time" },
                 "installation": { "description": "Namespace and name of the replica's installation.", "type": "string" },
                 "signature": { "description": "The verdict about the signature of the artifact.", "type": "string", "enum": ["NotRequired", "Trusted", "Untrusted"] },
-                "keys": texts("Files of the keys, one of which has signed the artifact."),
+                "keys": texts("Whose signatures of the artifact are required, in words."),
+                "rollout": rollout::report(),
                 "lastReview": { "description": "When the replica called the plugin last. It is written at most every 30 minutes.", "type": "string", "format": "date-time" },
                 "effective": {
                     "description": "The words of the leader about the effect of the plugin.",
@@ -242,7 +258,9 @@ fn plugin_schema() -> Value {
                 "required": ["source"],
                 "properties": spec,
             },
-            "status": status(&json!({ "replicas": replicas, "digest": digest, "shortDigest": short })),
+            "status": status(&json!({
+                "replicas": replicas, "digest": digest, "shortDigest": short, "rollouts": rollout::decisions(),
+            })),
         },
         "x-kubernetes-validations": [{
             "rule": "self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
@@ -274,6 +292,10 @@ fn tenant_schema() -> Value {
             schema.remove("default");
         }
     }
+    properties["rollout"] = json!({
+        "description": "Not supported in an AdmissionPlugin.",
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    });
     properties["order"]["description"] = json!(
         "Place among the plugins of the namespace; mutators run in this order, before those of the cluster."
     );

@@ -48,7 +48,7 @@ pub(crate) type Kept = BTreeMap<String, Entry>;
 pub(crate) struct Entry {
     /// The resource that it comes from. None for an entry of the last known good.
     pub(crate) uid: Option<String>,
-    /// What allowed the entry, if it is a plugin of a namespace.
+    /// The section that allowed the entry, if it is a plugin of a namespace.
     pub(crate) tenancy: Option<Arc<Tenancy>>,
     pub(crate) order: i64,
     pub(crate) plugin: PluginConfig,
@@ -63,8 +63,8 @@ pub struct Plan {
     /// The verdict about each `ClusterAdmissionPlugin`, by name, and about each `AdmissionPlugin`, by namespace and name
     /// with a slash between them.
     pub plugins: BTreeMap<String, Verdict>,
-    /// The verdict about each `PluginException`, by name. Those of other namespaces than the installation's have the
-    /// namespace and a slash before the name.
+    /// The verdict about each `PluginException`, by name. For exceptions of other namespaces than the installation's,
+    /// the name has the form `NAMESPACE/NAME`.
     pub exceptions: BTreeMap<String, Verdict>,
 }
 
@@ -90,9 +90,9 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// The replicas have no common state of a rollout, so each would decide alone.
-const ROLLOUT: &str = "spec.rollout: not supported in a custom resource, because the replicas do not share the state of a \
-    rollout: write the plugin into the configuration file, or use spec.shadow and change spec.source";
+/// Without a leader, nobody decides for all replicas.
+const NO_LEADER: &str = "spec.rollout: needs cluster.registration, because the leader of the replicas decides about a rollout: \
+    enable it, or write the plugin into the configuration file";
 
 /// The spec of a resource, as an entry of the file would be written.
 struct Stripped {
@@ -182,6 +182,10 @@ fn entry(
         );
         return Err(invalid(message));
     }
+    let has_leader = !file.cluster.enabled || file.cluster.registration.is_some();
+    if !has_leader && resource.spec.get("rollout").is_some() {
+        return Err(invalid(NO_LEADER.to_owned()));
+    }
     let Stripped {
         mut spec,
         order,
@@ -213,7 +217,7 @@ fn invalid(message: String) -> Refusal {
 }
 
 /// Merges the entries by their order. At the same order, the file's come first, and the others by name. The plugins of
-/// namespaces come last: each of them has a webhook of its own.
+/// namespaces come last: each of them has a separate webhook.
 fn merge(file: &Config, kept: &Kept) -> Config {
     let mut config = file.clone();
     let of_file = std::mem::take(&mut config.plugins).into_iter();
@@ -255,9 +259,6 @@ impl Stripped {
         kinds().try_for_each(allows)?;
         let is_secret = kinds().any(|kind| kind == HolderKind::Secret);
         keys.remove("settingsFrom");
-        if keys.contains_key("rollout") {
-            return Err(invalid(ROLLOUT.to_owned()));
-        }
         // A value of the wrong type stays, and the parser reports it.
         if !refs.is_empty() && keys.get("settings").is_none_or(Value::is_object) {
             let settings = settings::merge(&resource.spec, &refs, held)?;

@@ -13,8 +13,7 @@ use kube::core::params::{GetParams, ListParams};
 use serde::{Deserialize, Deserializer};
 use tokio::time::timeout;
 
-use crate::api::{is_gone, is_not_found};
-use crate::watch::words;
+use crate::api::{is_gone, is_not_found, words};
 
 /// A resource that kube-apiserver serves in one version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +56,7 @@ pub struct Versions {
     pub continued: Option<String>,
 }
 
-/// Which part of a list kube-apiserver shall send, and how much of it may come.
+/// The part of a list to request from kube-apiserver, and its maximum size.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     /// `metadata.continue` of the page before.

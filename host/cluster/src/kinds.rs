@@ -9,6 +9,9 @@ pub const GROUP: &str = "tollgate.dev";
 /// The version of the custom resources.
 pub const VERSION: &str = "v1alpha1";
 
+/// The annotation by which an administrator asks something of the rollout of a plugin.
+pub const ROLLOUT_ANNOTATION: &str = "tollgate.dev/rollout";
+
 /// A kind of custom resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -27,6 +30,10 @@ pub(crate) struct Resource {
     pub(crate) namespace: Option<String>,
     pub(crate) uid: String,
     pub(crate) generation: i64,
+    /// The version of the object, its status included.
+    pub(crate) version: String,
+    /// What an administrator asks of the rollout.
+    pub(crate) asked: Option<String>,
     /// The time of its creation, in RFC 3339 and UTC. It sorts as text.
     pub(crate) created: String,
     pub(crate) spec: Value,
@@ -99,6 +106,11 @@ impl Resource {
             namespace: object.metadata.namespace,
             uid: object.metadata.uid.unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or_default(),
+            version: object.metadata.resource_version.unwrap_or_default(),
+            asked: object
+                .metadata
+                .annotations
+                .and_then(|mut annotations| annotations.remove(ROLLOUT_ANNOTATION)),
             created: object
                 .metadata
                 .creation_timestamp
@@ -109,13 +121,14 @@ impl Resource {
         }
     }
 
-    /// Returns the resource's name among all resources of its kind: the name, with the namespace and a slash before it
-    /// unless that is the namespace of the installation. A plugin has this name in the desired state, too.
+    /// Returns the resource's name among all resources of its kind: `NAME` in the namespace of the installation, and
+    /// `NAMESPACE/NAME` in others. A plugin has this name in the desired state, too.
     pub(crate) fn key(&self, kind: Kind, installation: Option<&str>) -> String {
         key(kind, self.namespace.as_deref(), &self.name, installation)
     }
 
-    /// Returns what older resources have a smaller value of. No two resources have the same.
+    /// Returns the sort key for the age of a resource. Older resources have a smaller key, and each resource has a
+    /// different one.
     pub(crate) fn age(&self) -> (&str, &str) {
         (&self.created, &self.uid)
     }
@@ -123,6 +136,11 @@ impl Resource {
     /// Returns whether both are the same version of the same object. Their status may differ.
     pub(crate) fn is_same_version(&self, other: &Self) -> bool {
         self.uid == other.uid && self.generation == other.generation
+    }
+
+    /// Returns whether the resource has a rollout, or its status still has one.
+    pub(crate) fn may_have_rollout(&self) -> bool {
+        self.spec.get("rollout").is_some() || self.status.get("rollouts").is_some()
     }
 
     pub(crate) fn reference(&self, kind: Kind) -> ObjectReference {

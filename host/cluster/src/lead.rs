@@ -11,15 +11,15 @@ use crate::canary::Sightings;
 use crate::lease::{Leadership, Replicas};
 use crate::registrar::Report;
 
-/// Who registers the webhooks of the installation.
+/// Whether the installation registers its webhooks itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Management {
     /// Not known yet, because the replica starts.
     #[default]
     Unknown,
-    /// Somebody else.
+    /// No: others register them.
     Others,
-    /// The leader of the installation.
+    /// Yes: the leader of the installation registers them.
     Own(Lead),
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Lead {
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) replicas: watch::Receiver<Replicas>,
     pub(crate) report: watch::Receiver<Report>,
-    /// What the leader's canaries showed.
+    /// The results of the leader's canaries.
     pub(crate) sightings: watch::Receiver<Sightings>,
     /// The metrics of the host, which know when a plugin was called last.
     pub(crate) metrics: Arc<Metrics>,
@@ -40,7 +40,7 @@ pub(crate) struct Lead {
 // === impl Management ===
 
 impl Management {
-    /// Takes note that the report has been read. Only a later one counts as a change.
+    /// Notes that the report has been read. Only a later report counts as a change.
     pub(crate) fn mark_seen(&mut self) {
         if let Self::Own(lead) = self {
             lead.report.mark_unchanged();

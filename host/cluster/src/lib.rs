@@ -1,5 +1,5 @@
-//! Tollgate as an installation of several replicas in a Kubernetes cluster: a source of desired plugins, the place where
-//! their state is shown, and the registration of webhooks.
+//! Tollgate as an installation of several replicas in a Kubernetes cluster: custom resources as a source of desired
+//! plugins, their status, and the registration of webhooks.
 //!
 //! # Custom resources
 //!
@@ -9,7 +9,7 @@
 //!                   status, events ◀─ report ◀─ status: conditions (pure) ◀──── what this replica serves ◀────┘
 //! ```
 //!
-//! Nothing here is in the way of a review. While kube-apiserver is away, what the resources desired last stays in
+//! Reviews never wait for this crate. While kube-apiserver is away, the last desired state of the resources stays in
 //! effect.
 //!
 //! # Registration
@@ -19,10 +19,11 @@
 //! | part | on | object |
 //! |---|---|---|
 //! | takes part in the election of the leader | every replica | Lease `NAME-leader` |
-//! | announces what it serves, renewed every 10 seconds | every replica | Lease `NAME-replica-REPLICA` |
+//! | announces the plugins that it serves, renewed every 10 seconds | every replica | Lease `NAME-replica-REPLICA` |
 //! | keeps the CA and the certificate of the server | every replica | Secret `NAME-authority` |
 //! | answers canaries, so that the leader sees that a webhook is called | every replica | |
-//! | registers the plugins, repairs what others change, deletes Leases of dead replicas and their entries in the status | the leader | `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` `NAME` |
+//! | decides about rollouts, by the reports of all replicas | the leader | status of `ClusterAdmissionPlugin` |
+//! | registers the plugins, repairs foreign changes, deletes Leases of dead replicas and their entries in the status | the leader | `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` `NAME` |
 //! | creates a canary for each webhook, as a dry run | the leader | `Canary` |
 //! | removes both configurations when the installation goes | every replica | |
 //!
@@ -70,10 +71,13 @@
 //!
 //! [`ClusterTokens`] also needs the ClusterRole `system:auth-delegator`: it creates TokenReviews and SubjectAccessReviews.
 //!
-//! `list` and `watch` with a resource name work because Tollgate selects the object by `metadata.name`. Where the
-//! admission plugin OwnerReferencesPermissionEnforcement is on, the anchor also needs `delete`. The Secret rows are not
-//! needed where [`Certificates::Given`] is used, and the last row is not needed without an anchor.
+//! [`ClusterAuthorizer`] needs `create` of `subjectaccessreviews` in the group `authorization.k8s.io`, and nothing else.
+//!
+//! `list` and `watch` with a resource name work because Tollgate selects the object by `metadata.name`. If the
+//! admission plugin OwnerReferencesPermissionEnforcement is enabled, the anchor also needs `delete`. The Secret rows
+//! are not needed where [`Certificates::Given`] is used, and the last row is not needed without an anchor.
 
+mod access;
 mod api;
 mod authority;
 mod canary;
@@ -106,6 +110,7 @@ mod watch;
 pub use kube::Client;
 
 pub use self::{
+    access::ClusterAuthorizer,
     authority::Certificate,
     canary::{canary_definition, canary_definition_yaml},
     client::{ClientError, NamelessError, connect, connect_as_user},
@@ -115,7 +120,7 @@ pub use self::{
     inventory::{
         InventoryError, Part, Served, Version, Versions, discover, object, page, part, versions,
     },
-    kinds::{GROUP, Kind, VERSION},
+    kinds::{GROUP, Kind, ROLLOUT_ANNOTATION, VERSION},
     lease::{ElectionTiming, Members, RulesDigest},
     namespaces::ClusterNamespaces,
     offline::merge_objects,

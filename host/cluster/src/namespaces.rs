@@ -1,8 +1,8 @@
 //! The Namespaces of the cluster, for plugins and selectors that ask for them.
 //!
 //! A watch keeps the metadata of all Namespaces. A Namespace can be younger than what the watch has seen, as when a
-//! manifest creates a Namespace and a Pod in it. So a name that is not there is looked up in kube-apiserver, and only
-//! kube-apiserver can say that there is no such Namespace.
+//! manifest creates a Namespace and a Pod in it. If a name is missing, the host therefore asks kube-apiserver, and
+//! only kube-apiserver can answer that the Namespace does not exist.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tollgate_admission::namespaces::{Lookup, Namespace, Namespaces, Pending};
 use tollgate_json::document::parse;
 
-use crate::watch::words;
+use crate::api::words;
 
 /// A Namespace without `spec` and `status`. kube-apiserver sends no more.
 type Meta = PartialObjectMeta<Object>;

@@ -89,6 +89,8 @@ fn resource(object: &Value) -> Resource {
         namespace: namespace.map(str::to_owned),
         uid: name,
         generation: 0,
+        version: String::new(),
+        asked: None,
         created: text(&object["metadata"]["creationTimestamp"]),
         spec: object["spec"].clone(),
         status: Value::Null,

@@ -49,12 +49,12 @@ pub enum Certificates {
 /// The CAs that kube-apiserver shall trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Not known yet. Nothing is registered meanwhile.
+    /// The CAs are not known yet. The leader registers nothing meanwhile.
     #[default]
     Pending,
     /// kube-apiserver uses the CAs of its system.
     System,
-    /// These CAs, in PEM.
+    /// The webhook configurations get these CAs, in PEM.
     Bundle(Vec<u8>),
 }
 

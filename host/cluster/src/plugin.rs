@@ -40,10 +40,10 @@ pub struct Plugin {
 pub struct Desired {
     /// The plugins whose rules are known, in the order in which they are called.
     pub plugins: Vec<Plugin>,
-    /// The names of plugins whose rules are not known, because their code has not been loaded. Those of namespaces are
-    /// never among them: they have their rules from their resources. While one of them is
-    /// registered, the registrar leaves the webhook configurations as they are. The others are registered when they are
-    /// loaded.
+    /// The names of plugins whose rules are not known, because their code has not been loaded. Plugins of namespaces
+    /// are never among them, because their rules come from their resources. While a pending plugin is registered, the
+    /// registrar does not change the webhook configurations. The leader registers the other pending plugins when they
+    /// are loaded.
     pub pending: BTreeSet<String>,
 }
 

@@ -18,18 +18,22 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tollgate_config::Serving;
+use tollgate_rollout::Reports as RolloutReports;
 
 use crate::Installation;
+use crate::api::words;
 use crate::desired::Plan;
 use crate::kinds::{Kind, Resource};
 use crate::lead::Management;
 use crate::status::{self, Condition, ReplicaEntry};
 use crate::store::Store;
-use crate::watch::words;
 
 mod departures;
 mod effect;
 mod leader;
+mod rollout;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use self::departures::Departures;
@@ -43,6 +47,8 @@ pub(crate) struct Reports {
     store: Arc<Store>,
     serving: watch::Receiver<Arc<Serving>>,
     management: watch::Receiver<Management>,
+    rollouts: watch::Receiver<Arc<RolloutReports>>,
+    of_rollouts: rollout::Notes,
     departures: Departures,
     recorder: Recorder,
     /// Since when something has been wrong that may right itself: a load under way, or conditions of others.
@@ -95,6 +101,7 @@ impl Reports {
         store: Arc<Store>,
         serving: watch::Receiver<Arc<Serving>>,
         management: watch::Receiver<Management>,
+        rollouts: watch::Receiver<Arc<RolloutReports>>,
     ) -> Self {
         let reporter = Reporter {
             controller: format!("tollgate.dev/{}", installation.name),
@@ -107,6 +114,8 @@ impl Reports {
             store,
             serving,
             management,
+            rollouts,
+            of_rollouts: rollout::Notes::default(),
             departures: Departures::default(),
             recorder,
             pending: BTreeMap::new(),
@@ -125,6 +134,7 @@ impl Reports {
             let serving = self.serving.borrow_and_update().clone();
             let mut management = self.management.borrow_and_update().clone();
             management.mark_seen();
+            self.rollouts.mark_unchanged();
             let round = match plan {
                 Some(plan) => self.round(&plan, &serving).await,
                 None => Round::default(),
@@ -135,6 +145,7 @@ impl Reports {
                 changed = plans.changed() => if changed.is_err() { return },
                 changed = self.serving.changed() => if changed.is_err() { return },
                 Ok(()) = self.management.changed() => {}
+                Ok(()) = self.rollouts.changed() => {}
                 () = management.changed() => {}
                 () = store.touched.notified() => {}
                 () = sleep_until(next) => {}
@@ -143,7 +154,7 @@ impl Reports {
         }
     }
 
-    /// Compares every status with what it should be, and writes the differences.
+    /// Compares every status with the expected one, and writes the differences.
     async fn round(&mut self, plan: &Plan, serving: &Serving) -> Round {
         let mut round = Round::default();
         let plugins = self.plugins();
@@ -152,6 +163,7 @@ impl Reports {
         self.unregistered.retain(|name, _| names.contains(name));
         self.ineffective.retain(|name, _| names.contains(name));
         self.changed.retain(|name, _| names.contains(name));
+        self.of_rollouts.retain(&names);
         drop(names);
         let gone = self.gone(&plugins, &mut round);
         for mut plugin in plugins {
@@ -226,6 +238,7 @@ impl Reports {
         own.registration = self.registration(&name, &resource, verdict, serving, round);
         own.effect = self.effect(&name, &resource, verdict, serving, round);
         own.last_review = self.last_review(&name, &resource);
+        own.rollout = self.seen_of_rollout(&name, &resource, round);
         let mut entries = status::entries(&resource);
         if !entries.contains(&own) && self.changed.get(&name) != Some(&own) {
             is_news = true;
@@ -237,6 +250,10 @@ impl Reports {
             }
             entries = status::entries(&resource);
             self.note_changes(&name, own, &entries);
+        }
+        if kind == Kind::Plugin {
+            resource = self.lead_rollout(&name, resource, plan, round).await;
+            entries = status::entries(&resource);
         }
         let conditions = status::conditions(&resource, &entries);
         let key = (kind, name.clone());
@@ -271,8 +288,8 @@ impl Reports {
             .await;
     }
 
-    /// Notes an entry that kube-apiserver stored in another form, so that it is not written again and again: an older
-    /// definition of the resource drops fields that it does not know.
+    /// Notes an entry that kube-apiserver stored in another form, so that the replica does not write it repeatedly. The
+    /// reason can be an older definition of the resource, which drops fields that it does not know.
     fn note_changes(&mut self, name: &str, own: ReplicaEntry, stored: &[ReplicaEntry]) {
         if stored.contains(&own) {
             self.changed.remove(name);
@@ -331,17 +348,26 @@ impl Reports {
     }
 
     async fn announce(&self, kind: Kind, resource: &Resource, condition: &Condition) {
-        let note: String = condition
-            .message
-            .chars()
-            .take(LONGEST_NOTE_CHARACTERS)
-            .collect();
+        let type_ = match condition.status {
+            "False" => EventType::Warning,
+            _ => EventType::Normal,
+        };
+        self.publish(kind, resource, type_, &condition.reason, &condition.message)
+            .await;
+    }
+
+    async fn publish(
+        &self,
+        kind: Kind,
+        resource: &Resource,
+        type_: EventType,
+        reason: &str,
+        message: &str,
+    ) {
+        let note: String = message.chars().take(LONGEST_NOTE_CHARACTERS).collect();
         let event = Event {
-            type_: match condition.status {
-                "False" => EventType::Warning,
-                _ => EventType::Normal,
-            },
-            reason: condition.reason.clone(),
+            type_,
+            reason: reason.to_owned(),
             note: Some(note),
             action: "Reconcile".to_owned(),
             secondary: None,

@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::api::is_not_found;
 use crate::inventory::{InventoryError, Served};
 
-/// What changed in the cluster.
+/// The changes in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Reports that were created or changed.
     pub applied: usize,
     /// Reports that were deleted.
     pub deleted: usize,
-    /// Reports that were already as desired. Nothing was sent for them.
+    /// Reports that had not changed. The scan sent nothing for them.
     pub unchanged: usize,
     /// The reports that could not be written or deleted, with the reason.
     pub failed: Vec<String>,
@@ -131,13 +131,24 @@ async fn list(
             }
             InventoryError::of(&what, &error)
         })?;
-        if let Value::Array(items) = page["items"].take() {
-            all.extend(items);
-        }
+        all.extend(items(&mut page).map_err(|why| {
+            let what = what.clone();
+            InventoryError::Failed { what, why }
+        })?);
         match page["metadata"]["continue"].as_str() {
             Some(token) if !token.is_empty() => params = params.continue_token(token),
             _ => return Ok(all),
         }
+    }
+}
+
+/// Takes the reports of a page. kube-apiserver may write an empty list as null. Without `items`, the answer is something
+/// else, and no empty list.
+fn items(page: &mut Value) -> Result<Vec<Value>, String> {
+    match page.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => Ok(items),
+        Some(Value::Null) => Ok(Vec::new()),
+        _ => Err("the answer of kube-apiserver is not a list: it has no `items`".to_owned()),
     }
 }
 
@@ -195,8 +206,7 @@ fn full_name(report: &Value) -> String {
     }
 }
 
-/// Whether every desired value is there. Members of objects that nobody desires may be there, too: kube-apiserver adds
-/// metadata.
+/// Whether every desired value exists. Objects may have other members, too: kube-apiserver adds metadata.
 fn has_all(live: &Value, desired: &Value) -> bool {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => desired.iter().all(|(name, desired)| {
@@ -216,6 +226,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn answer_without_items_is_no_empty_list() {
+        for mut page in [json!({}), json!({"items": {}}), json!([]), Value::Null] {
+            assert!(items(&mut page).is_err(), "{page}");
+        }
+        assert_eq!(items(&mut json!({"items": null})), Ok(Vec::new()));
+        assert_eq!(items(&mut json!({"items": [1]})), Ok(vec![json!(1)]));
+    }
 
     #[test]
     fn additional_metadata_is_no_change_and_another_result_is() {

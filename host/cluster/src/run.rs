@@ -326,7 +326,7 @@ impl Handle {
         )
     }
 
-    /// What the writer of the status needs to know.
+    /// Returns the facts that the writer of the status needs.
     pub(crate) fn lead(&self) -> Lead {
         Lead {
             leadership: self.leadership.clone(),

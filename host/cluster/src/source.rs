@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tollgate_config::{Config, Serving, Tenancy};
+use tollgate_rollout::{Commons, Reports as RolloutReports};
 
 use crate::Installation;
 use crate::desired::{Entry, Plan};
@@ -21,13 +22,15 @@ use crate::status;
 use crate::store::Store;
 use crate::watch::{follow, follow_holders};
 
-/// The custom resources of a cluster: what they desire, and where their state is shown. Dropping it ends its tasks.
+/// The custom resources of a cluster: the source of their desired state, and the writer of their status. Dropping it
+/// ends its tasks.
 pub struct Source {
     client: Client,
     replica: String,
     store: Arc<Store>,
     serving: watch::Sender<Arc<Serving>>,
     management: watch::Sender<Management>,
+    rollouts: watch::Sender<Arc<RolloutReports>>,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -49,10 +52,11 @@ impl Source {
         tenancy: Option<&Tenancy>,
     ) -> Self {
         let kept = recorded.map(Entry::recorded).unwrap_or_default();
-        let store = Store::new(folder, kept, &installation.namespace, tenancy);
+        let store = Store::new(folder, kept, installation, tenancy);
         let store = Arc::new(store);
         let serving = watch::Sender::new(Arc::new(Serving::default()));
         let management = watch::Sender::new(Management::default());
+        let rollouts = watch::Sender::new(Arc::new(RolloutReports::default()));
         let plugins = Api::all_with(client.clone(), &Kind::Plugin.resource());
         let tenants = Api::all_with(client.clone(), &Kind::TenantPlugin.resource());
         let (resource, client) = (Kind::Exception.resource(), client.clone());
@@ -66,6 +70,7 @@ impl Source {
             store.clone(),
             serving.subscribe(),
             management.subscribe(),
+            rollouts.subscribe(),
         );
         let tasks = [
             tokio::spawn(follow(plugins, Kind::Plugin, store.clone())),
@@ -84,6 +89,7 @@ impl Source {
             store,
             serving,
             management,
+            rollouts,
             tasks: tasks.into_iter().map(AbortOnDropHandle::new).collect(),
         }
     }
@@ -117,7 +123,7 @@ impl Source {
         Arc::new(move |file| store.add(&file))
     }
 
-    /// Returns what is notified when [`Source::add`] would return something else.
+    /// Returns the `Notify` that fires when [`Source::add`] would return something else.
     #[must_use]
     pub fn changed(&self) -> Arc<Notify> {
         self.store.changed.clone()
@@ -129,10 +135,22 @@ impl Source {
         self.management.send_replace(management);
     }
 
-    /// Returns where the replica says what it serves.
+    /// Returns the channel on which the replica announces the plugins that it serves.
     #[must_use]
     pub fn serving(&self) -> watch::Sender<Arc<Serving>> {
         self.serving.clone()
+    }
+
+    /// Returns where the replica says what it sees of rollouts.
+    #[must_use]
+    pub fn rollouts(&self) -> watch::Sender<Arc<RolloutReports>> {
+        self.rollouts.clone()
+    }
+
+    /// Returns what the status of the resources says about rollouts.
+    #[must_use]
+    pub fn commons(&self) -> watch::Receiver<Arc<Commons>> {
+        self.store.commons.subscribe()
     }
 
     /// Returns the desired plugins, with the verdict about each resource. None before the configuration was first read.

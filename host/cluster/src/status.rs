@@ -1,7 +1,8 @@
 //! The status of custom resources. Pure functions of what serves and of the resource.
 
 use serde_json::{Value, json};
-use tollgate_config::{Serving, ServingState};
+use tollgate_config::{PluginConfig, Serving, ServingState};
+use tollgate_rollout::Report;
 
 use crate::Installation;
 use crate::canary::Effect;
@@ -10,6 +11,7 @@ use crate::kinds::Resource;
 
 mod effective;
 mod registered;
+pub(crate) mod rollout;
 mod signature;
 #[cfg(test)]
 mod tests;
@@ -35,12 +37,14 @@ pub(crate) struct ReplicaEntry {
     pub(crate) generation: i64,
     /// The verdict about the signature. None while nothing is known.
     pub(crate) signature: Option<Signature>,
-    /// The words about the registration. Only the leader has some.
+    /// The report about the registration. None unless this replica leads.
     pub(crate) registration: Option<Registration>,
-    /// The words about the effect. Only the leader has some.
+    /// The report about the effect. None unless this replica leads.
     pub(crate) effect: Option<Effect>,
-    /// When the replica called the plugin last, in RFC 3339. It is written rarely.
+    /// The time of the replica's last call of the plugin, in RFC 3339. The replica writes it rarely.
     pub(crate) last_review: Option<String>,
+    /// What the replica sees of the plugin's rollout.
+    pub(crate) rollout: Option<Report>,
 }
 
 /// A condition, without the time of its last change.
@@ -91,7 +95,7 @@ pub(crate) fn entry(
         .into_iter()
         .find(|plugin| plugin.name.as_str() == name)?;
     let trouble = serving.troubles.get(name);
-    if let Some(served) = served.filter(|served| *served.config == *desired) {
+    if let Some(served) = served.filter(|served| is_as_desired(&served.config, desired)) {
         match (&served.state, trouble) {
             (ServingState::Disabled, _) => {
                 return say(
@@ -132,6 +136,19 @@ pub(crate) fn entry(
         return say(false, "Held", message);
     }
     None
+}
+
+/// Whether a plugin serves as desired. A rollout may have made it enforce already.
+fn is_as_desired(served: &PluginConfig, desired: &PluginConfig) -> bool {
+    if served == desired {
+        return true;
+    }
+    let mode = desired.mode;
+    desired.active_rollout().is_some()
+        && PluginConfig {
+            mode,
+            ..served.clone()
+        } == *desired
 }
 
 /// Returns the conditions of a plugin. Every replica computes the same from the same resource. Without `Ready` there are
@@ -261,6 +278,7 @@ impl ReplicaEntry {
             registration: None,
             effect: None,
             last_review: None,
+            rollout: None,
         }
     }
 
@@ -286,10 +304,11 @@ impl ReplicaEntry {
             registration: Registration::read(value),
             effect: Effect::read(value),
             last_review: text("lastReview"),
+            rollout: rollout::read_report(&value["rollout"]),
         })
     }
 
-    /// What `/plugins` shows of the entry. `generation` is the one of the resource.
+    /// Returns the part of the entry that `/plugins` shows. `generation` is the one of the resource.
     pub(crate) fn shown(&self, generation: i64) -> Value {
         json!({
             "name": self.name,
@@ -325,6 +344,9 @@ impl ReplicaEntry {
         }
         if let Some(last_review) = &self.last_review {
             document["lastReview"] = json!(last_review);
+        }
+        if let Some(report) = &self.rollout {
+            document["rollout"] = rollout::report_document(report);
         }
         document
     }

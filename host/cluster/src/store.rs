@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 use tollgate_config::{Config, Tenancy};
+use tollgate_rollout::{Commons, Heard};
 
+use crate::Installation;
 use crate::desired::{Kept, Plan, World, plan};
 use crate::kinds::{Kind, Resource, key};
 use crate::settings::{Held, Holder};
+use crate::status::rollout::heard;
 
 /// The world as it was last seen, and the plan that follows from it.
 pub(crate) struct Store {
@@ -23,6 +26,9 @@ pub(crate) struct Store {
     pub(crate) holders: watch::Sender<BTreeSet<Holder>>,
     /// Notified when the next plan would differ.
     pub(crate) changed: Arc<Notify>,
+    /// What the status of the resources says about rollouts.
+    pub(crate) commons: watch::Sender<Arc<Commons>>,
+    installation: Installation,
     /// Notified when any resource has changed, its status included.
     pub(crate) touched: Notify,
     began: Instant,
@@ -33,6 +39,8 @@ struct State {
     kept: Kept,
     /// Whether there is a last known good.
     is_recorded: bool,
+    /// The plugins of the file. None before it was read.
+    of_file: Option<BTreeSet<String>>,
     /// Why resources cannot be listed or watched.
     trouble: BTreeMap<Kind, String>,
 }
@@ -43,20 +51,21 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 // === impl Store ===
 
 impl Store {
-    /// Creates a store for an installation in this namespace. `tenancy` is what the process was started with.
+    /// Creates a store for an installation. `tenancy` is what the process was started with.
     pub(crate) fn new(
         folder: PathBuf,
         kept: Kept,
-        namespace: &str,
+        installation: &Installation,
         tenancy: Option<&Tenancy>,
     ) -> Self {
         let state = State {
             world: World {
-                namespace: Some(namespace.to_owned()),
+                namespace: Some(installation.namespace.clone()),
                 tenancy: tenancy.map(|tenancy| tenancy.settings_from.clone()),
                 ..World::default()
             },
             is_recorded: !kept.is_empty(),
+            of_file: None,
             kept,
             trouble: BTreeMap::new(),
         };
@@ -66,6 +75,8 @@ impl Store {
             plan: watch::Sender::new(None),
             holders: watch::Sender::new(BTreeSet::new()),
             changed: Arc::new(Notify::new()),
+            commons: watch::Sender::new(Arc::default()),
+            installation: installation.clone(),
             touched: Notify::new(),
             began: Instant::now(),
         }
@@ -83,6 +94,10 @@ impl Store {
         let plan = plan(file, &self.folder, world, kept);
         let config = plan.config.clone();
         self.plan.send_replace(Some(Arc::new(plan)));
+        let names = file.plugins.iter();
+        let names = names.map(|plugin| plugin.name.as_str().to_owned());
+        state.of_file = Some(names.collect());
+        self.hear(&state);
         if is_other {
             self.note(state, false);
         }
@@ -198,8 +213,32 @@ impl Store {
         self.lock().world.held.remove(holder);
     }
 
+    /// Tells the rollouts what the status of the resources says.
+    fn hear(&self, state: &State) {
+        let resources = state.world.plugins.iter().flat_map(BTreeMap::values);
+        let resources = resources.filter(|resource| resource.may_have_rollout());
+        let heard = resources.map(|resource| {
+            let heard = heard(resource, &self.installation);
+            (resource.name.clone(), heard)
+        });
+        let now = Commons {
+            of_file: state.of_file.clone(),
+            plugins: heard
+                .filter(|(_, heard)| *heard != Heard::default())
+                .collect(),
+        };
+        self.commons.send_if_modified(|known| {
+            let is_news = **known != now;
+            if is_news {
+                *known = Arc::new(now);
+            }
+            is_news
+        });
+    }
+
     fn note(&self, state: MutexGuard<'_, State>, is_changed: bool) {
         let holders = state.world.holders();
+        self.hear(&state);
         drop(state);
         self.holders.send_if_modified(|known| {
             let is_new = *known != holders;

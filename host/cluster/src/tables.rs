@@ -55,7 +55,7 @@ async fn sweep(tables: Arc<Mutex<HashMap<Lookup, Followed>>>) {
 // === impl ClusterTables ===
 
 impl ClusterTables {
-    /// Must be called within a tokio runtime. Nothing is fetched before a plugin needs it.
+    /// Must be called within a tokio runtime. Fetches no objects before a plugin needs them.
     #[must_use]
     pub fn new(client: Client) -> Self {
         let tables = Arc::default();

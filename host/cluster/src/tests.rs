@@ -33,6 +33,8 @@ fn resource(name: &str, spec: Value) -> Resource {
         namespace: None,
         uid: format!("uid-{name}"),
         generation: 1,
+        version: String::new(),
+        asked: None,
         created: String::new(),
         spec,
         status: Value::Null,
@@ -102,23 +104,29 @@ fn resource_reads_like_entry_of_file() {
 }
 
 #[test]
-fn rollout_in_a_resource_is_refused_and_the_last_valid_version_stays() {
-    let spec = json!({ "source": "file:a.wasm" });
-    let mut kept = Kept::new();
-    let plan = planned(&world([resource("guard", spec.clone())]), &mut kept);
-    assert_eq!(plan.plugins["guard"].refusal, None);
-    let mut changed = spec;
-    changed["rollout"] =
+fn rollout_in_a_resource_needs_a_leader() {
+    let rollout =
         json!({ "to": { "source": "file:b.wasm" }, "steps": [{ "mode": "enforce", "for": "1h" }] });
-    let plan = planned(&world([resource("guard", changed)]), &mut kept);
-    let (reason, message) = refusal(&plan, "guard");
+    let spec = json!({ "source": "file:a.wasm", "rollout": rollout });
+    let world = world([resource("guard", spec.clone())]);
+    let read = planned(&world, &mut Kept::new());
+    assert_eq!(read.plugins["guard"].refusal, None);
+    let guard = read.config.plugins.last().unwrap();
+    assert!(guard.active_rollout().is_some());
+    assert_eq!(read.config.shadows.len(), 1);
+    // Nobody elects a leader who could decide. What was valid before stays.
+    let text = "cluster: { enabled: true, registration: { enabled: false } }";
+    let folder = Path::new("/etc/tollgate");
+    let alone = Config::parse(text, folder).unwrap();
+    let mut kept = Kept::new();
+    let before = crate::tests::world([resource("guard", json!({ "source": "file:a.wasm" }))]);
+    plan(&alone, folder, &before, &mut kept);
+    let read = plan(&alone, folder, &world, &mut kept);
+    let (reason, message) = refusal(&read, "guard");
     assert_eq!(reason, "Invalid");
-    assert!(
-        message.contains("write the plugin into the configuration file"),
-        "{message}"
-    );
-    assert!(plan.plugins["guard"].is_kept);
-    assert!(plan.config.shadows.is_empty());
+    assert!(message.contains("needs cluster.registration"), "{message}");
+    assert!(read.plugins["guard"].is_kept);
+    assert!(read.config.shadows.is_empty());
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Tokens of the cluster for the admin listener: kube-apiserver verifies a token with a TokenReview, and says with a
-//! SubjectAccessReview whether its user has the right.
+//! Tokens of the cluster for the admin listener. kube-apiserver verifies a token with a TokenReview, and its user's
+//! right with a SubjectAccessReview.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,8 @@ use tokio::time::{Instant, timeout};
 use tollgate_admission::tokens::{PendingVerdict, Right, TokenReviewer, TokenVerdict};
 
 use self::cache::{Cache, Key};
-use crate::watch::words;
+
+use crate::api::words;
 
 mod cache;
 

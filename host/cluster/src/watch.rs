@@ -13,6 +13,7 @@ use kube::{Api, Client};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Installation;
+use crate::api::words;
 use crate::kinds::{Kind, Resource};
 use crate::settings::{Held, Holder, HolderKind};
 use crate::store::Store;
@@ -120,18 +121,4 @@ fn hold(
         }
     };
     store.hold(holder, held);
-}
-
-/// Returns an error with its causes.
-pub(crate) fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        cause = error.source();
-    }
-    text
 }

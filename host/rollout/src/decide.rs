@@ -1,4 +1,5 @@
-//! Decides whether a rollout stays at its step, goes on, stops or rolls back. A pure function of its arguments.
+//! Decides whether a rollout stays at its step, begins the next step, stops or rolls back. A pure function of its
+//! arguments.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use tollgate_config::{OnFailure, Rollout, StepMode, format_duration};
 
 use crate::state::{By, Observations, Phase, State};
 
-/// What follows from the observations.
+/// The decision that follows from the observations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The state stays, and waits for this.
@@ -16,7 +17,7 @@ pub enum Decision {
     Change(Box<State>),
 }
 
-/// What a rollout waits for.
+/// The condition that a rollout waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The new version is not loaded.
@@ -42,8 +43,32 @@ pub enum Wait {
     },
     /// The rollout was stopped, and an administrator has to decide.
     Operator,
+    /// This replica sees nothing against the next step. The leader decides about it.
+    Leader,
+    /// The leader does not know enough of a replica to begin the next step.
+    Replica {
+        /// The replica's name.
+        name: String,
+        /// What is missing.
+        why: Lack,
+    },
     /// The rollout is over.
     Nothing,
+}
+
+/// What the leader does not know of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The replica reports nothing about the rollout.
+    Report,
+    /// The replica has not loaded the new version, or cannot call it.
+    Version,
+    /// The replica has loaded other bytes, or follows another version of the resource.
+    Identity,
+    /// The replica has not reached the step.
+    Step,
+    /// The replica has not reported since the step could end.
+    End,
 }
 
 /// A gate that does not pass.
@@ -167,6 +192,13 @@ fn failure(plan: &Rollout, mode: StepMode, observed: &Observations) -> Option<Fa
     })
 }
 
+/// Returns the time until the step may end.
+pub(crate) fn left(plan: &Rollout, state: &State, now: u64) -> Duration {
+    let elapsed = Duration::from_millis(now.saturating_sub(state.step_since));
+    let step = plan.steps.get(state.step);
+    step.map_or(Duration::ZERO, |step| step.duration.saturating_sub(elapsed))
+}
+
 /// Returns what the step still waits for.
 fn wait(
     plan: &Rollout,
@@ -179,8 +211,7 @@ fn wait(
         return Some(Wait::Version);
     }
     let step = plan.steps.get(state.step)?;
-    let elapsed = Duration::from_millis(now.saturating_sub(state.step_since));
-    let left = step.duration.saturating_sub(elapsed);
+    let left = left(plan, state, now);
     if !left.is_zero() {
         return Some(Wait::Time { left });
     }
@@ -223,7 +254,23 @@ impl fmt::Display for Wait {
             Self::Operator => {
                 f.write_str("stopped: promote it or roll it back with `tollgate rollout`")
             }
+            Self::Leader => {
+                f.write_str("waits for the leader of the replicas to begin the next step")
+            }
+            Self::Replica { name, why } => write!(f, "waits for replica {name}, which {why}"),
             Self::Nothing => f.write_str("waits for nothing"),
         }
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Report => "has reported nothing about the rollout",
+            Self::Version => "cannot call the new version yet",
+            Self::Identity => "has loaded other bytes of the new version, or follows an earlier version of the resource",
+            Self::Step => "has not reached the step yet",
+            Self::End => "has not reported what it saw until the end of the step",
+        })
     }
 }

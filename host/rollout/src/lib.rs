@@ -1,4 +1,4 @@
-//! Rollouts: a new version of a plugin takes effect step by step, and goes back by itself when a gate does not pass.
+//! Rollouts: a new version of a plugin takes effect step by step, and rolls back automatically when a gate fails.
 //!
 //! ```text
 //! plan (configuration) + state + observations + time → the next state and its reason      decide   (pure)
@@ -6,17 +6,30 @@
 //! state ⇄ a file, so that a restart resumes                                               store
 //! ```
 //!
-//! Until a rollout is promoted, the old version stays loaded and decides wherever the new one does not: outside the
-//! share, before the step that enforces, and when the new version faults.
+//! Replicas of a cluster share one state. Its leader decides by the sum of their reports, and the others follow:
+//!
+//! ```text
+//! plan + common state + reports of all replicas + time → the next common state            lead     (pure)
+//! own state + common state + own observations + time   → the next own state               follow   (pure)
+//! ```
+//!
+//! Until the promotion, the old version stays loaded. It decides outside the share, before the step that enforces,
+//! and when the new version has a fault.
 
 mod decide;
+mod follow;
+mod lead;
 mod part;
+mod report;
 mod state;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Decision, Wait, decide};
+pub use decide::{Decision, Lack, Wait, decide};
+pub use follow::{hold, obeys};
+pub use lead::{Common, Led, View, departed, lead};
 pub use part::{Part, Stage, Version};
+pub use report::{Asked, Commons, Heard, Report, Reports, Told};
 pub use state::{By, Change, Identity, Mean, Observations, Phase, State};
 pub use store::Store;

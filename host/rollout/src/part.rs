@@ -1,4 +1,4 @@
-//! Which version of a plugin answers a request.
+//! Chooses the version of a plugin that answers a request.
 
 use tollgate_config::{PluginName, Rollout, StepMode};
 
@@ -90,8 +90,8 @@ impl Stage {
 impl Part {
     /// Returns the version whose answer decides the request, given whether the new version faults on it.
     ///
-    /// While a rollout is under way, the answer is never weaker than the old version's: a fault of the new version does
-    /// not decide before the rollout is promoted.
+    /// Before the promotion, a fault of the new version does not decide, so a fault never makes the answer weaker than
+    /// the old version's.
     #[must_use]
     pub fn decided_by(self, new_faults: bool) -> Version {
         match self {

@@ -9,7 +9,8 @@ use tollgate_config::{PluginConfig, Rollout};
 
 use crate::part::Stage;
 
-/// What is rolled out, and by which plan. Another identity is another rollout, which begins at the first step.
+/// The identity of a rollout: the new version and the plan. Another identity is another rollout, which begins at the
+/// first step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Identity(String);
@@ -18,13 +19,13 @@ pub struct Identity(String);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// What is rolled out.
+    /// The identity of the rollout.
     pub identity: Identity,
     /// Number of times that the rollout has begun. Somebody may begin it again after it was rolled back.
     pub run: u64,
     /// Number of changes in this run.
     pub revision: u64,
-    /// Whether the rollout goes on.
+    /// Whether the rollout continues.
     pub phase: Phase,
     /// Index of the step, in the phases `running` and `stopped`.
     pub step: usize,
@@ -38,7 +39,7 @@ pub struct State {
     pub history: Vec<Change>,
 }
 
-/// Whether a rollout goes on.
+/// Whether a rollout continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -62,13 +63,13 @@ pub struct Change {
     pub phase: Phase,
     /// Index of the step after the change.
     pub step: usize,
-    /// Who made the change.
+    /// The origin of the change.
     pub by: By,
     /// Why the change was made.
     pub reason: String,
 }
 
-/// Who makes a change.
+/// The origin of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
@@ -80,7 +81,7 @@ pub enum By {
     Operator,
 }
 
-/// What has been seen of the two versions in a step.
+/// The observations of the two versions in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Observations {
@@ -116,7 +117,7 @@ impl Identity {
     /// Returns the identity of a rollout. `entry` is the plugin's entry, and `version` the entry of the new version with
     /// the digest of its bytes.
     ///
-    /// The old version's bytes are not part of it: a rollout goes on when a tag of the old version moves.
+    /// The old version's bytes are not part of it: a rollout continues when a tag of the old version moves.
     #[must_use]
     pub fn of(plan: &Rollout, entry: &PluginConfig, version: &PluginConfig, digest: &str) -> Self {
         let mut hash = Sha256::new();
@@ -143,6 +144,12 @@ impl Identity {
         let mut digits = format!("{:x}", hash.finalize());
         digits.truncate(IDENTITY_DIGITS);
         Self(digits)
+    }
+
+    /// Returns the identity with these digits, as a status has it.
+    #[must_use]
+    pub fn stored(digits: &str) -> Self {
+        Self(digits.to_owned())
     }
 
     /// Returns the identity as hexadecimal digits.
@@ -275,11 +282,11 @@ impl State {
         Ok(self.changed(Phase::RolledBack, self.step, By::Operator, reason, now))
     }
 
-    /// Whether another replica's state of the same rollout goes before this one. Replicas that share a folder adopt the
-    /// state that goes before theirs, so that they come to the same one.
+    /// Whether another replica's state of the same rollout takes precedence over this one. Replicas that share a folder
+    /// adopt the state with precedence, so that all of them agree on one state.
     ///
-    /// A later run goes first. Within a run, a rollback is final. Then the state with more changes goes first, and at
-    /// the same number the more careful one, and the one whose step began earlier.
+    /// The state of a later run takes precedence. Within a run, a rollback does. Then the state with more changes does,
+    /// at the same number the more careful one, and then the one whose step began earlier.
     #[must_use]
     pub fn yields_to(&self, other: &Self) -> bool {
         self.identity == other.identity && other.rank() > self.rank()
@@ -313,6 +320,12 @@ impl Phase {
         Self::RolledBack,
     ];
 
+    /// Returns the phase with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == name)
+    }
+
     /// Returns the phase as status and metrics show it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -326,6 +339,13 @@ impl Phase {
 }
 
 impl By {
+    /// Returns the actor with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let all = [Self::Configuration, Self::Gates, Self::Operator];
+        all.into_iter().find(|by| by.as_str() == name)
+    }
+
     /// Returns the actor as status and metrics show it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -337,9 +357,34 @@ impl By {
     }
 }
 
+// === impl Observations ===
+
+impl Observations {
+    /// Returns what was seen here and there together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            reviews: self.reviews.saturating_add(other.reviews),
+            new_denials: self.new_denials.saturating_add(other.new_denials),
+            faults: self.faults.saturating_add(other.faults),
+            new_time: self.new_time.plus(other.new_time),
+            old_time: self.old_time.plus(other.old_time),
+        }
+    }
+}
+
 // === impl Mean ===
 
 impl Mean {
+    /// Returns the calls of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_add(other.calls),
+            microseconds: self.microseconds.saturating_add(other.microseconds),
+        }
+    }
+
     /// Adds a call.
     pub fn add(&mut self, microseconds: u64) {
         self.calls += 1;

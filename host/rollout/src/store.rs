@@ -109,8 +109,8 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes the files of plugins that have no rollout any more, files that a killed host left unfinished, and old
-    /// files of other rollouts of the same plugins. The identity of a rollout whose version is not loaded is not known.
+    /// Deletes the files of plugins that have no rollout any more, unfinished files of a killed host, and old files of
+    /// other rollouts of the same plugins. The identity is None for a rollout whose version is not loaded.
     pub fn retain(&self, rollouts: &BTreeMap<&PluginName, Option<&Identity>>) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let path = entry.path();

@@ -1,5 +1,7 @@
 //! Cases of the decisions, and the files. Properties are in `property`.
 
+mod common;
+mod common_property;
 mod files;
 mod property;
 

@@ -51,7 +51,7 @@ pub(super) enum Change {
 // === impl Stored ===
 
 impl Stored {
-    /// Reads the Secret and does what is due, or creates an authority where there is none.
+    /// Reads the Secret and makes the change that is due, or creates an authority if there is none.
     pub(super) fn tend(
         data: Option<&Data>,
         names: &[String],

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::stored::{Change, Data, Stored, StoredError};
 use crate::Installation;
-use crate::api::{is_conflict, labels};
+use crate::api::{is_conflict, labels, words};
 use crate::options::{Clock, Timing};
 
 /// Pause after a failure, and after another replica wrote first.
@@ -76,7 +76,7 @@ pub(crate) async fn keep(
             Ok(Err(error)) => {
                 let text = error.to_string();
                 if problem.as_ref() != Some(&text) {
-                    let error = &error as &dyn std::error::Error;
+                    let error = words(&error);
                     tracing::error!(secret, error, "cannot keep the certificate; retrying");
                     problem = Some(text);
                 }
@@ -94,7 +94,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// Looks at the Secret once, and does what is due. Returns none if another replica wrote first.
+/// Reads the Secret once, and makes the change that is due. Returns none if another replica wrote first.
 ///
 /// A Secret that somebody deleted is created again from `known`, so that the registered CA stays the same.
 async fn look(

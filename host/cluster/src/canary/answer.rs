@@ -1,4 +1,4 @@
-//! What kube-apiserver's answer to a canary shows. Does no IO.
+//! Interprets kube-apiserver's answer to a canary. Does no IO.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use super::entry::Entry;
 use super::keys::Proof;
 use tollgate_admission::canary::UNKNOWN;
 
-/// What was seen of each webhook entry, by the name of its canary.
+/// The last result of the canary of each webhook entry, by the name of the canary.
 pub(crate) type Sightings = BTreeMap<String, Sighting>;
 
-/// What a canary showed about a webhook entry.
+/// The result of a canary for a webhook entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sighting {
     /// A replica of this installation answered kube-apiserver.
     Answered {
-        /// The plugins that the replica was asked about.
+        /// The plugins of the challenge.
         plugins: Vec<String>,
-        /// Those that it does not call.
+        /// The plugins that the replica does not call.
         lacking: Vec<String>,
     },
     /// kube-apiserver did not call the webhook, or got no answer.
@@ -26,7 +26,7 @@ pub(crate) enum Sighting {
         /// The text for people.
         message: String,
     },
-    /// Neither could be shown.
+    /// The canary proved neither of both.
     Unclear {
         /// The reason in CamelCase.
         reason: &'static str,
@@ -46,7 +46,7 @@ pub(super) struct Answer {
     pub(super) proof: Option<String>,
 }
 
-/// What the leader asked, to check the answer against.
+/// The leader's challenge, against which it checks the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) installation: &'a str,
@@ -58,9 +58,9 @@ pub(super) struct Asked<'a> {
     pub(super) all_have_keys: bool,
 }
 
-/// What Go calls failures of TLS and of certificates.
+/// Parts of Go's messages about failures of TLS and of certificates.
 const UNTRUSTED: [&str; 3] = ["x509:", "tls:", "certificate"];
-/// What Go and kube-apiserver call a server that cannot be reached.
+/// Parts of the messages of Go and kube-apiserver about a server that cannot be reached.
 const UNREACHABLE: [&str; 11] = [
     "connection refused",
     "no endpoints available",
@@ -197,8 +197,8 @@ impl Sighting {
         matches!(self, Self::Answered { .. })
     }
 
-    /// Whether both say the same, if the details of an error are left out. kube-apiserver's texts can have the port of a
-    /// connection, which is another one each time.
+    /// Whether both have the same result, apart from the details of an error. kube-apiserver's texts can contain the
+    /// port of a connection, which differs each time.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Failed { reason, .. }, Self::Failed { reason: before, .. })

@@ -1,4 +1,5 @@
-//! Which changes of the effect of plugins are logged. Plugins of the configuration file have no status. Does no IO.
+//! Decides which changes of the effect of plugins are logged. Plugins of the configuration file have no status. Does
+//! no IO.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

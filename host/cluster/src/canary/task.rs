@@ -1,4 +1,4 @@
-//! The leader's task: creates the canaries as dry runs, and notes what they show.
+//! The leader's task: creates the canaries as dry runs, and notes their results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use super::keys::{Key, nonce};
 use super::note::Notes;
 use super::shortfall::Shortfall;
 use crate::Installation;
+use crate::api::words;
 use crate::lease::{Leadership, Replicas};
 use crate::registrar::Report;
-use crate::watch::words;
 
 /// The task.
 pub(crate) struct Prober {
@@ -42,7 +42,7 @@ pub(crate) struct Prober {
     pub(crate) gone_after: Duration,
 }
 
-/// What a round depends on. Another value begins a round at once.
+/// The inputs of a round. A change begins a new round at once.
 type Cause = (Vec<Entry>, BTreeMap<String, Shortfall>);
 
 /// kube-apiserver learns of a changed configuration a moment later.

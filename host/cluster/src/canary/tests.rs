@@ -38,7 +38,7 @@ fn entry() -> Entry {
     }
 }
 
-/// What an answer shows about an entry of an installation whose only replica has this key.
+/// Returns the result of an answer for an entry of an installation whose only replica has this key.
 fn sighted(answer: &Answer, entry: &Entry, key: &Key) -> Sighting {
     let public = key.public();
     let asked = Asked {

@@ -82,8 +82,9 @@ fn of_installation(config: &mut Config, resource: &Resource) -> Result<(), Refus
     check_known(&unknown)
 }
 
-/// Adds an exception of another namespace, for objects of that namespace. It counts for the plugins of the namespace, and
-/// for those of the cluster that allow it. A plugin of the namespace goes before one of the cluster with the same name.
+/// Adds an exception of another namespace, for objects of that namespace. It counts for the plugins of the namespace,
+/// and for those of the cluster that allow it. If a plugin of the namespace and one of the cluster have the same name,
+/// the exception is for that of the namespace.
 fn of_namespace(
     config: &mut Config,
     resource: &Resource,

@@ -1,6 +1,6 @@
-//! Plugins of namespaces: `AdmissionPlugin`, within what `tenancy` allows.
+//! Plugins of namespaces: `AdmissionPlugin`, within the limits of `tenancy`.
 //!
-//! - What the administrator changes in `tenancy` counts at once. An entry that an earlier `tenancy` allowed is not kept.
+//! - A change of `tenancy` takes effect at once. An entry that an earlier `tenancy` allowed is not kept.
 //! - The oldest resources count, so that a new one never takes the place of one that serves. All replicas decide alike.
 
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ use super::{Entry, Kept, Refusal, Stripped, Verdict, World, invalid, keep};
 use crate::kinds::Resource;
 
 const REMEDY: &str = "ask the administrator of the cluster";
+/// The leader of the replicas decides about rollouts of the cluster's plugins only.
+const ROLLOUT: &str = "spec.rollout: not supported in an AdmissionPlugin: change spec.source";
 
 /// Whether the name of an entry is that of a plugin of a namespace.
 pub(super) fn is_tenant(name: &str) -> bool {
@@ -87,6 +89,9 @@ fn entry(
             "the webhooks of Tollgate leave the namespace {namespace} out, so that nothing can lock the cluster: create \
              the resource in another namespace"
         )));
+    }
+    if resource.spec.get("rollout").is_some() {
+        return Err(invalid(ROLLOUT.to_owned()));
     }
     let Stripped {
         spec,

@@ -1,4 +1,5 @@
-//! Plugins and exceptions of namespaces: what they may do, and that nothing they say reaches beyond their namespaces.
+//! Tests the permissions of plugins and exceptions of namespaces, and that they have no effect beyond their
+//! namespaces.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -329,6 +330,8 @@ fn world(spec: Value) -> World {
         namespace: Some("team-a".to_owned()),
         uid: "1".to_owned(),
         generation: 1,
+        version: String::new(),
+        asked: None,
         created: String::new(),
         spec,
         status: Value::Null,
@@ -434,8 +437,8 @@ fn any_spec() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever a plugin of a namespace says, it is called for no request beyond its namespace, and what the cluster's
-    /// plugins do there stays the same.
+    /// Whatever the spec of a plugin of a namespace is, the host calls it only for requests of its namespace, and the
+    /// plugins of the cluster give the same results there.
     #[test]
     fn nothing_reaches_beyond_a_namespace(
         spec in any_spec(),

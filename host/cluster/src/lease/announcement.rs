@@ -36,8 +36,8 @@ pub(crate) struct Announced {
 // === impl Announcement ===
 
 impl Announcement {
-    /// Writes the announcement as JSON of bounded length. Where it would be too long, the digests of code are left out.
-    /// Where that is not enough, plugins are left out too, and their rules are then not widened.
+    /// Writes the announcement as JSON of bounded length. If it is too long, leaves out the digests of code. If that is
+    /// not enough, leaves out plugins, too; the leader then does not widen their rules.
     pub(crate) fn encode(&self) -> String {
         let whole = json(self);
         if whole.len() <= MOST_BYTES {

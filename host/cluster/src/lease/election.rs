@@ -1,8 +1,9 @@
 //! Decides when a replica takes, renews and gives up the leader's Lease. Does no IO.
 //!
-//! Replicas do not compare clocks. A replica takes the Lease of another one when it has seen no change of it for as long
-//! as the Lease lasts, by its own clock. The leader stops earlier: it leads until `renew_deadline` after the *begin* of
-//! its last successful renewal. So a leader that cannot reach kube-apiserver has stopped before another one begins.
+//! Replicas do not compare clocks. A replica takes the Lease of another one when the Lease has not changed for its
+//! whole duration, by the replica's own clock. The leader stops earlier: it leads until `renew_deadline` after the
+//! *begin* of its last successful renewal. So a leader that cannot reach kube-apiserver has stopped before another one
+//! begins.
 
 use std::time::Duration;
 

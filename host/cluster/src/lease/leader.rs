@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::election::{Action, Election, Look};
 use crate::Installation;
-use crate::api::{is_conflict, labels};
+use crate::api::{is_conflict, labels, words};
 
 /// Time limit for giving up the Lease at shutdown.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
@@ -29,6 +29,12 @@ pub(crate) struct Leadership {
 // === impl Leadership ===
 
 impl Leadership {
+    /// A replica that leads until then.
+    #[cfg(test)]
+    pub(crate) fn of(until: Instant) -> Self {
+        Self { until: Some(until) }
+    }
+
     /// Until when this replica leads. None if it does not lead now.
     pub(crate) fn until(self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| now < *until)
@@ -56,7 +62,7 @@ pub(crate) async fn lead(
             Ok(Ok(())) => failed = false,
             Ok(Err(error)) => {
                 if !failed {
-                    let error = &error as &dyn std::error::Error;
+                    let error = words(&error);
                     tracing::warn!(
                         lease = name,
                         error,
@@ -94,7 +100,7 @@ pub(crate) async fn lead(
     // From here on, this replica writes nothing as the leader. Then another one may lead.
     leadership.send_replace(Leadership::default());
     if led && let Ok(Err(error)) = timeout(RELEASE_LIMIT, release(&api, &name, &election)).await {
-        let error = &error as &dyn std::error::Error;
+        let error = words(&error);
         tracing::warn!(
             lease = name,
             error,

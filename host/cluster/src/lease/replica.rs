@@ -1,4 +1,5 @@
-//! Keeps this replica's Lease: what it serves, renewed every few seconds, and deleted at shutdown.
+//! Keeps this replica's Lease, which announces the plugins that it serves. Renews it every few
+//! seconds, and deletes it at shutdown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::SERVING_ANNOTATION;
 use super::announcement::{Announced, Announcement};
 use super::leader::seconds;
-use crate::api::{is_not_found, labels};
+use crate::api::{is_not_found, labels, words};
 use crate::plugin::Serving;
 use crate::{Installation, Timing};
 
@@ -56,7 +57,7 @@ pub(crate) async fn announce(
             outcome => {
                 if !failed {
                     let error = outcome.ok().and_then(Result::err);
-                    let error = error.as_ref().map(|error| error as &dyn std::error::Error);
+                    let error = error.as_ref().map(|error| words(error));
                     tracing::warn!(
                         lease = name,
                         error,

@@ -14,6 +14,7 @@ use super::announcement::Announcement;
 use super::replicas::Replicas;
 use super::{INSTALLATION_LABEL, SERVING_ANNOTATION};
 use crate::Installation;
+use crate::api::words;
 
 /// Follows the Leases, for as long as the process lives. Wakes `freed` when nobody holds the leader's Lease.
 pub(crate) async fn watch(
@@ -37,7 +38,7 @@ pub(crate) async fn watch(
             }
             Err(error) => {
                 if !failed {
-                    let error = &error as &dyn std::error::Error;
+                    let error = words(&error);
                     tracing::warn!(error, "cannot watch the Leases of the replicas; retrying");
                 }
                 failed = true;

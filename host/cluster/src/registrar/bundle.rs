@@ -1,8 +1,8 @@
 //! The CAs to register while the CA of a certificate of others changes. Does no IO.
 //!
-//! cert-manager replaces the CA beside a certificate in one step, and kubelet delivers both to each node at another time. A
-//! replica may serve a certificate of the previous CA for minutes. So a CA that is no longer in the file stays registered
-//! for an hour.
+//! cert-manager replaces the CA beside a certificate in one step, and kubelet delivers both to each node at another
+//! time. A replica may serve a certificate of the previous CA for minutes. Therefore a CA stays registered for an hour
+//! after it has left the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,8 +34,8 @@ impl Bundle {
 
     /// Returns the CAs to register: the file as it is, and behind it CAs that have retired within the last hour.
     ///
-    /// `live` has the bundles that are registered. None means that they are not known. They count only at the first time: an
-    /// earlier leader registered them. A CA that somebody adds later is a foreign change.
+    /// `live` has the bundles that are registered. None means that they are not known. They count only in the first
+    /// call, because an earlier leader registered them. A CA that somebody adds later is a foreign change.
     pub(super) fn with(
         &mut self,
         file: &[u8],

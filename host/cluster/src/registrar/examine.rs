@@ -24,7 +24,7 @@ pub(super) struct Examined {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Configuration<'c> {
     pub(super) endpoint: Endpoint,
-    /// What the registrar applied. None if it removed the configuration, or left it as it was.
+    /// The configuration that the registrar applied. None if it removed the configuration, or left it as it was.
     pub(super) applied: Option<&'c Value>,
     pub(super) live: Option<&'c Value>,
     /// Whether the registrar knows what the configuration should be.
@@ -34,8 +34,8 @@ pub(super) struct Configuration<'c> {
 // === impl Configuration ===
 
 impl Configuration<'_> {
-    /// Whether the registrar has brought the configuration to what it should be, as far as it knows. A write that failed
-    /// leaves a configuration whose content is not known.
+    /// Whether the registrar has brought the configuration to the expected state, as far as it knows. A write that
+    /// failed leaves a configuration whose content is not known.
     fn is_settled(&self) -> bool {
         self.is_decided && (self.applied.is_some() || self.live.is_none())
     }

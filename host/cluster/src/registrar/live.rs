@@ -14,6 +14,7 @@ use tollgate_admission::Endpoint;
 
 use super::plan::Known;
 use super::record::{RECORD_ANNOTATION, Record};
+use crate::api::words;
 
 /// The live webhook configurations of the installation.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +90,7 @@ pub(crate) async fn follow(
             }
             Err(error) => {
                 if !failed {
-                    let error = &error as &dyn std::error::Error;
+                    let error = words(&error);
                     tracing::warn!(
                         webhooks = endpoint.name(),
                         error,

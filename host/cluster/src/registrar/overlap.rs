@@ -1,4 +1,4 @@
-//! Computes the requests that both match: what is registered, and what is desired.
+//! Computes the requests that both the registered and the desired rules match.
 //!
 //! While the rules of a plugin change, some replicas serve the old rules and some the new ones. All of them serve the
 //! overlap.
@@ -7,7 +7,7 @@ use tollgate_config::Match;
 
 use super::record::{Recorded, RecordedRule};
 
-/// Returns what is both registered and desired. None if nothing is.
+/// Returns the rules that are both registered and desired. None if there are none.
 ///
 /// The labels and conditions are those of the desired state: each replica evaluates its own ones in any case.
 pub(super) fn overlap(registered: &Recorded, desired: &Match) -> Option<Match> {

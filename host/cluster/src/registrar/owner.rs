@@ -9,8 +9,8 @@
 //! Namespace ──owns──▶ anchor (an empty ClusterRole of the chart) ──owns──▶ webhook configurations
 //! ```
 //!
-//! The garbage collector takes a moment. So every replica also deletes the configurations itself when it sees that the
-//! anchor or the Namespace is going.
+//! The garbage collector takes a moment. Every replica therefore also deletes the configurations itself when the anchor
+//! or the Namespace is being deleted.
 
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Namespace;
@@ -23,6 +23,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::api::words;
+
 /// An owner of the webhook configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,13 +35,13 @@ pub(crate) struct OwnerReference {
     uid: String,
 }
 
-/// Whether the installation is there, and what owns its webhook configurations.
+/// Whether the installation exists, and the owner of its webhook configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// Not known yet.
     #[default]
     Unknown,
-    /// The installation is there.
+    /// The installation exists.
     Present {
         /// The owner of the configurations.
         owner: OwnerReference,
@@ -140,7 +142,7 @@ async fn next<K>(
         }
         Some(Ok(Event::Delete(_))) => followed.object = Object::Absent,
         Some(Err(error)) => {
-            let error = &error as &dyn std::error::Error;
+            let error = words(&error);
             tracing::debug!(
                 kind,
                 error,

@@ -17,9 +17,9 @@ use crate::plugin::{Desired, Plugin};
 /// The record of the live webhook configuration.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Known {
-    /// There is no configuration.
+    /// The cluster has no configuration.
     Absent,
-    /// There is one without a readable record: `tollgate manifests` printed it, or somebody removed the record.
+    /// The configuration has no readable record: `tollgate manifests` printed it, or somebody removed the record.
     Unrecorded,
     /// The record of the configuration.
     Recorded(Record),
@@ -34,7 +34,7 @@ pub(crate) enum Target {
     Register {
         /// The plugins, with the rules to register, in the order of the desired state.
         plugins: Vec<Plugin>,
-        /// The record of what is registered then.
+        /// The record of the rules that are registered then.
         record: Record,
         /// The plugins whose desired rules are not whole, because a ready replica does not serve them.
         waiting: Vec<String>,

@@ -1,7 +1,7 @@
 //! The registered rules of each plugin, in an annotation of the webhook configuration.
 //!
-//! One webhook can have the rules of several plugins. So the rules alone do not tell what is registered for whom. A new
-//! leader needs that, because it knows only the desired rules, and not those before.
+//! One webhook can have the rules of several plugins, so the rules alone do not tell which plugin they are for. A new
+//! leader needs to know this, because it knows only the desired rules, and not the previous ones.
 
 use std::collections::BTreeMap;
 

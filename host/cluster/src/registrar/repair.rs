@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Installation;
+use crate::api::words;
 
 /// The pause after the second repair in a row. Each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -119,7 +120,7 @@ impl Recorder {
         };
         let publish = self.recorder.publish(&event, &self.lease);
         if let Ok(Err(error)) = timeout_at(until, publish).await {
-            let error = &error as &dyn std::error::Error;
+            let error = words(&error);
             tracing::debug!(error, "cannot publish an Event about the repair");
         }
     }

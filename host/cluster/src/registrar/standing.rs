@@ -19,7 +19,8 @@ pub enum Standing {
     Pending,
     /// The live configuration cannot be read.
     Unread,
-    /// Somebody else changed the configuration, and it is not repaired, or changes it again and again.
+    /// Somebody else changed the configuration and the leader has not repaired it, or somebody else changes it
+    /// repeatedly.
     Changed(String),
     /// The leader cannot write the configuration.
     Failed {

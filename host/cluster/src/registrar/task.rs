@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tollgate_admission::{Endpoint, chain};
+use tollgate_admission::Endpoint;
 
 use super::bundle::Bundle;
 use super::configuration::{NAMESPACE_ANNOTATION, configuration, differences};
@@ -20,7 +20,7 @@ use super::plan::{Target, plan};
 use super::problem::Problem;
 use super::repair::{self, Repairs};
 use super::standing::{Outlook, Standing, standings};
-use crate::api::{is_invalid, is_not_found};
+use crate::api::{is_invalid, is_not_found, words};
 use crate::canary::{Entry, Shortfall};
 use crate::lease::{Leadership, Replicas};
 use crate::options::{Certificates, Options, Trust};
@@ -64,7 +64,7 @@ pub struct Report {
     pub problem: Option<String>,
     /// Whether each desired plugin is registered, by name.
     pub plugins: BTreeMap<String, Standing>,
-    /// What the leader lacks to decide anything about the plugins.
+    /// The missing input without which the leader decides nothing about the plugins.
     pub undecided: Option<&'static str>,
     /// The registered webhooks.
     pub(crate) entries: Vec<Entry>,
@@ -82,10 +82,10 @@ pub(crate) struct Registrar {
     manager: PatchParams,
     inputs: Inputs,
     report: watch::Sender<Report>,
-    /// What this process applied last as the leader.
+    /// The configurations that this process applied last as the leader.
     applied: [Option<Value>; 2],
     repairs: [Repairs; 2],
-    /// What somebody else changed last, for people.
+    /// The last changes by others, as text for people.
     changes: [String; 2],
     events: repair::Recorder,
     /// The CAs of a certificate of others.
@@ -138,7 +138,7 @@ impl Registrar {
         }
     }
 
-    /// Does what is due. Returns when to look again.
+    /// Makes the changes that are due. Returns the time of the next check.
     async fn reconcile(&mut self) -> Instant {
         let never = Instant::now() + PERIOD;
         let owner = self.inputs.owner.borrow_and_update().clone();
@@ -169,7 +169,7 @@ impl Registrar {
         if let (Some(namespace), Some(anchor)) = (untied, self.options.anchor.clone()) {
             let tied = tie(self.client.clone(), &anchor, &self.manager, &namespace);
             if let Ok(Err(error)) = timeout_at(until, tied).await {
-                let error = &error as &dyn std::error::Error;
+                let error = words(&error);
                 tracing::warn!(
                     anchor,
                     error,
@@ -248,7 +248,7 @@ impl Registrar {
                         (again.is_some() || is_contested).then(|| self.changes[index].clone());
                 }
                 Err(problem) => {
-                    let text = chain(&problem);
+                    let text = words(&problem);
                     let is_news = self.report.borrow().problem.as_ref() != Some(&text);
                     if is_news {
                         tracing::error!(
@@ -298,7 +298,7 @@ impl Registrar {
         }
     }
 
-    /// Brings one configuration to what is expected. Returns when to try again, if a repair waits.
+    /// Brings one configuration to the expected state. Returns the time of the next attempt, if a repair waits.
     async fn bring(
         &mut self,
         index: usize,
@@ -480,7 +480,7 @@ impl Registrar {
                     "removed the webhook configuration: the installation is being removed"
                 ),
                 Err(problem) => {
-                    let error = &problem as &dyn std::error::Error;
+                    let error = words(&problem);
                     tracing::debug!(
                         endpoint = endpoint.name(),
                         error,
@@ -510,7 +510,7 @@ impl Registrar {
             match timeout_at(until, leases.delete(&lease, &parameters)).await {
                 Ok(Ok(_)) => tracing::info!(lease, "deleted the Lease of a replica that is gone"),
                 Ok(Err(error)) => {
-                    let error = &error as &dyn std::error::Error;
+                    let error = words(&error);
                     tracing::debug!(lease, error, "did not delete the Lease of a replica");
                 }
                 Err(_) => return,

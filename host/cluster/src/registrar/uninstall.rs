@@ -1,8 +1,9 @@
 //! The deletions that an uninstallation needs. Does no IO.
 //!
-//! Without replicas, kube-apiserver denies what webhooks under `Fail` match. The namespace of the installation is excluded
-//! from them, and so are its custom resources. The other objects of the chart are excluded by their names, and only from
-//! being deleted: else an installation with a plugin for everything could not be removed once its replicas are gone.
+//! Without replicas, kube-apiserver denies the requests that webhooks under `Fail` match. The webhooks exclude the
+//! namespace of the installation and its custom resources. They also exclude deletions of the other objects of the
+//! chart, by name. Otherwise nobody could remove an installation with a plugin for everything once its replicas are
+//! gone.
 
 use serde_json::{Value, json};
 use tollgate_registration::DOMAIN;

@@ -1,4 +1,5 @@
-//! Which replicas with an entry in a status are gone: nobody has renewed their Leases for a while. Does no IO.
+//! Finds replicas that have an entry in a status and are gone, because nobody has renewed their Leases for a
+//! while. Does no IO.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a replica's entry says about the effect of a plugin, and about its last call.
+//! The part of a replica's entry about the effect of a plugin and about its last call.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,8 +13,8 @@ use crate::kinds::Resource;
 use crate::lead::Management;
 use crate::status::{self, ReplicaEntry};
 
-/// The time of the last call is written again when it is this much later. So a plugin that is always called causes two
-/// writes an hour on each replica.
+/// The replica writes the time of the last call again when it is this much later. A plugin that is always called thus
+/// causes two writes an hour on each replica.
 const COARSE: Duration = Duration::from_secs(30 * 60);
 
 // === impl Reports ===

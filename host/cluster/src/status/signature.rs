@@ -1,7 +1,7 @@
 //! The condition `Verified`: whether the plugin's artifact is signed as required.
 
 use serde_json::{Value, json};
-use tollgate_config::{PluginConfig, SignatureRequirement, SignerProof};
+use tollgate_config::{PluginConfig, SignaturePolicy, SignatureRequirement};
 
 use super::{Condition, PROGRESSING, ReplicaEntry, cut};
 use crate::kinds::Resource;
@@ -11,17 +11,17 @@ use crate::kinds::Resource;
 pub(crate) enum Signature {
     /// The configuration requires none.
     NotRequired,
-    /// What serves is signed as the entry requires.
+    /// The serving artifact is signed as the entry requires.
     Trusted {
-        /// The signers that the entry trusts: files with keys, and identities.
-        keys: Vec<String>,
+        /// Whose signatures were required, in words.
+        by: String,
     },
-    /// The desired version is not signed as required.
+    /// The desired version is not signed as required, or no policy covers its repository.
     Untrusted,
 }
 
-/// The beginning of a signer that is an identity.
-const IDENTITY: &str = "the identity ";
+const UNCOVERED: &str = "no policy of signatures.policies covers the repository of the artifact: add one, or take the \
+    artifact from another repository";
 /// The type of the condition.
 const VERIFIED: &str = "Verified";
 
@@ -44,7 +44,12 @@ pub(crate) fn verified(resource: &Resource, entries: &[ReplicaEntry]) -> Option<
     let first = current.first()?;
     let is_untrusted = |entry: &&&ReplicaEntry| entry.signature == Some(Signature::Untrusted);
     if let Some(entry) = current.iter().find(is_untrusted) {
-        return condition("False", "Untrusted", entry.named_message(entries.len()));
+        // An entry that is not ready says itself why.
+        let message = match entry.is_ready {
+            true => UNCOVERED.to_owned(),
+            false => entry.named_message(entries.len()),
+        };
+        return condition("False", "Untrusted", message);
     }
     if current.len() < entries.len() {
         let message = "some replicas have not reported this generation".to_owned();
@@ -54,12 +59,7 @@ pub(crate) fn verified(resource: &Resource, entries: &[ReplicaEntry]) -> Option<
         .iter()
         .all(|entry| entry.signature == first.signature);
     match &first.signature {
-        Some(Signature::Trusted { keys }) if is_same => {
-            let by = match keys.as_slice() {
-                [identity] if identity.starts_with(IDENTITY) => identity.clone(),
-                [key] => format!("a key of {key}"),
-                keys => format!("a key of one of {}", keys.join(", ")),
-            };
+        Some(Signature::Trusted { by }) if is_same => {
             condition("True", "Trusted", format!("the artifact is signed by {by}"))
         }
         Some(Signature::NotRequired) if is_same => {
@@ -73,30 +73,36 @@ pub(crate) fn verified(resource: &Resource, entries: &[ReplicaEntry]) -> Option<
     }
 }
 
+/// Says whose signatures a policy requires.
+fn required(policy: &SignaturePolicy) -> String {
+    let signers: Vec<String> = policy.signers.iter().map(ToString::to_string).collect();
+    match (policy.threshold, signers.as_slice()) {
+        (_, [only]) => only.clone(),
+        (1, all) => format!("one of {}", all.join(", ")),
+        (threshold, all) => format!("{threshold} of {}", all.join(", ")),
+    }
+}
+
 // === impl Signature ===
 
 impl Signature {
     /// The verdict about a version that serves. Tollgate loads an artifact only if it is signed as the entry requires.
     pub(crate) fn of_serving(config: &PluginConfig) -> Self {
-        let SignatureRequirement::Policy(policy) = config.signature_requirement() else {
-            return Self::NotRequired;
-        };
-        let keys = policy.signers.iter().map(|signer| match &signer.proof {
-            SignerProof::Key(path) => path.display().to_string(),
-            SignerProof::Identity { .. } => signer.to_string(),
-        });
-        Self::Trusted {
-            keys: keys.collect(),
+        match config.signature_requirement() {
+            SignatureRequirement::Nothing => Self::NotRequired,
+            SignatureRequirement::Policy(policy) => Self::Trusted {
+                by: required(policy),
+            },
+            SignatureRequirement::Uncovered => Self::Untrusted,
         }
     }
 
     pub(super) fn read(entry: &Value) -> Option<Self> {
-        let keys = entry["keys"].as_array().into_iter().flatten();
+        let by = entry["keys"].as_array().into_iter().flatten();
+        let by: Vec<&str> = by.filter_map(Value::as_str).collect();
         match entry["signature"].as_str()? {
             "NotRequired" => Some(Self::NotRequired),
-            "Trusted" => Some(Self::Trusted {
-                keys: keys.filter_map(Value::as_str).map(str::to_owned).collect(),
-            }),
+            "Trusted" => Some(Self::Trusted { by: by.join(", ") }),
             "Untrusted" => Some(Self::Untrusted),
             _ => None,
         }
@@ -108,8 +114,8 @@ impl Signature {
             Self::Trusted { .. } => "Trusted",
             Self::Untrusted => "Untrusted",
         });
-        if let Self::Trusted { keys } = self {
-            entry["keys"] = json!(keys);
+        if let Self::Trusted { by } = self {
+            entry["keys"] = json!([by]);
         }
     }
 }

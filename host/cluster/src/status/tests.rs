@@ -1,7 +1,7 @@
 //! Tests of the conditions `Verified` and `Registered`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -29,6 +29,8 @@ fn resource(status: Value) -> Resource {
         uid: "uid".to_owned(),
         created: String::new(),
         generation: 2,
+        version: String::new(),
+        asked: None,
         spec: json!({}),
         status,
     }
@@ -43,7 +45,7 @@ fn signed(replica: &str, signature: Signature) -> ReplicaEntry {
 
 fn trusted() -> Signature {
     Signature::Trusted {
-        keys: vec!["/keys/team.pem".to_owned()],
+        by: "a key of /keys/team.pem".to_owned(),
     }
 }
 
@@ -97,11 +99,76 @@ fn plugin_is_verified_when_a_trusted_key_has_signed_what_every_replica_serves() 
     let message = "the artifact is signed by a key of /keys/team.pem";
     assert_eq!(of(&all, "Verified").message, message);
     assert_eq!(all[0].kind, READY, "observedGeneration follows the first");
-    let of_replica = conditions(
-        &resource(Value::Null),
-        &[entry("a"), signed("b", Untrusted)],
-    );
+    // A version that failed to load says why.
+    let refused = ReplicaEntry {
+        is_ready: false,
+        ..signed("b", Untrusted)
+    };
+    let of_replica = conditions(&resource(Value::Null), &[entry("a"), refused]);
     assert_eq!(of(&of_replica, "Verified").message, "replica b: words");
+}
+
+/// Returns the condition of a plugin that serves from this repository, under these signatures.
+fn verified_under(signatures: &str, repository: &str) -> Condition {
+    let text = format!(
+        "signatures: {signatures}\nplugins: [{{ name: guard, source: 'oci://registry.example.com/{repository}:1' }}]"
+    );
+    let config = Config::parse(&text, Path::new("/etc")).unwrap();
+    let signature = Signature::of_serving(&config.plugins[0]);
+    // The entry goes through the resource, as in a cluster.
+    let written = json!({ "replicas": [signed("a", signature).document("now")] });
+    let written = resource(written);
+    let all = conditions(&written, &entries(&written));
+    of(&all, "Verified").clone()
+}
+
+#[test]
+fn verified_says_who_must_have_signed() {
+    let policies = |signers: &str, threshold: u32| {
+        format!(
+            "{{ trustedRoot: root.json, policies: [
+                {{ name: guards, repositories: ['registry.example.com/guards/*'], signers: [{signers}], threshold: \
+             {threshold} }} ] }}"
+        )
+    };
+    let key = "{ key: a.pub }";
+    let identity = "{ issuer: 'https://issuer.example.com', subject: 'ci@example.com' }";
+    let both = format!("{key}, {identity}");
+    let said_of_both =
+        "a key of /etc/a.pub, the identity ci@example.com of https://issuer.example.com";
+    for (signatures, signed_by) in [
+        ("{ keys: [a.pub] }".to_owned(), "a key of /etc/a.pub"),
+        (
+            "{ keys: [a.pub, b.pub] }".to_owned(),
+            "one of a key of /etc/a.pub, a key of /etc/b.pub",
+        ),
+        (policies(key, 1), "a key of /etc/a.pub"),
+        (
+            policies(identity, 1),
+            "the identity ci@example.com of https://issuer.example.com",
+        ),
+        (policies(&both, 1), &*format!("one of {said_of_both}")),
+        (policies(&both, 2), &*format!("2 of {said_of_both}")),
+    ] {
+        let verified = verified_under(&signatures, "guards/guard");
+        let said = (verified.status, &*verified.reason, verified.message);
+        let message = format!("the artifact is signed by {signed_by}");
+        assert_eq!(said, ("True", "Trusted", message), "{signatures}");
+    }
+    let uncovered = verified_under(&policies(key, 1), "others/guard");
+    assert_eq!(
+        (uncovered.status, uncovered.reason.as_str()),
+        ("False", "Untrusted")
+    );
+    assert!(
+        uncovered
+            .message
+            .starts_with("no policy of signatures.policies"),
+        "{}",
+        uncovered.message
+    );
+    let nothing = verified_under("{ keys: [] }", "guards/guard");
+    assert_eq!(nothing.reason, "NotRequired");
 }
 
 #[test]
@@ -130,7 +197,7 @@ fn matching(resource: &str) -> Match {
     Match::from_manifest_rules(&[rule]).unwrap()
 }
 
-/// What the leader says while it serves the plugin for pods.
+/// Returns the leader's report on the registration while it serves the plugin for pods.
 fn words(verdict: &Verdict, report: &Report) -> Registration {
     let file = "plugins: [{ name: guard, source: 'file:guard.wasm' }]";
     let config = Config::parse(file, &PathBuf::from("/etc/tollgate")).unwrap();

@@ -12,7 +12,7 @@ use tollgate_lookups::{Projected, Projection};
 pub(super) struct List {
     pub(super) objects: Vec<Projected>,
     pub(super) resource_version: String,
-    /// What the request for the next page passes.
+    /// The token to pass in the request for the next page.
     pub(super) next: Option<String>,
 }
 
@@ -26,6 +26,25 @@ pub(super) enum Change {
     Failed(Box<Status>),
 }
 
+/// The type of an event.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Kind {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+}
+
+/// The result of one pass over an event.
+#[derive(Debug)]
+pub(super) enum Event {
+    Read(Change),
+    /// The object came before the type, or there is none.
+    Unread(Kind),
+}
+
 /// Decodes a page of a list.
 pub(super) fn list(projection: &Projection, text: &str) -> Result<List, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -35,46 +54,31 @@ pub(super) fn list(projection: &Projection, text: &str) -> Result<List, serde_js
 }
 
 /// Decodes a line of a watch.
+///
+/// kube-apiserver writes the type first, so the line is read once. The type says what the object is.
 pub(super) fn change(projection: &Projection, line: &str) -> Result<Change, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Typed<T> {
-        object: T,
+    let read = |kind: Option<Kind>| -> Result<Event, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(line);
+        let event = event(projection, kind, &mut deserializer)?;
+        deserializer.end().map(|()| event)
+    };
+    let event = match read(None)? {
+        Event::Unread(kind) => read(Some(kind))?,
+        event => event,
+    };
+    match event {
+        Event::Read(change) => Ok(change),
+        Event::Unread(_) => Err(de::Error::missing_field("object")),
     }
-    #[derive(Deserialize)]
-    struct Versioned {
-        metadata: Version,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Version {
-        resource_version: String,
-    }
+}
 
-    #[derive(Deserialize)]
-    struct Kind<'t> {
-        r#type: &'t str,
-    }
-
-    let Kind { r#type: kind } = serde_json::from_str(line)?;
-    if kind == "ERROR" {
-        let Typed { object } = serde_json::from_str(line)?;
-        return Ok(Change::Failed(object));
-    }
-    let Typed::<Versioned> { object } = serde_json::from_str(line)?;
-    let version = object.metadata.resource_version;
-    if kind == "BOOKMARK" {
-        return Ok(Change::Bookmark(version));
-    }
-    let mut deserializer = serde_json::Deserializer::from_str(line);
-    let object = ObjectSeed(projection).deserialize(&mut deserializer)?;
-    match kind {
-        "ADDED" | "MODIFIED" => Ok(Change::Applied(object, version)),
-        "DELETED" => Ok(Change::Deleted(object, version)),
-        other => Err(de::Error::unknown_variant(
-            other,
-            &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"],
-        )),
-    }
+/// Reads an event in one pass. Without the type, an object before the type is skipped.
+pub(super) fn event<'de, D: Deserializer<'de>>(
+    projection: &Projection,
+    kind: Option<Kind>,
+    deserializer: D,
+) -> Result<Event, D::Error> {
+    EventSeed { projection, kind }.deserialize(deserializer)
 }
 
 #[derive(Default, Deserialize)]
@@ -90,8 +94,11 @@ struct ListSeed<'p>(&'p Projection);
 /// Reads the `items` of a list.
 struct ItemsSeed<'p>(&'p Projection);
 
-/// Reads the `object` of a watch event.
-struct ObjectSeed<'p>(&'p Projection);
+/// Reads a watch event.
+struct EventSeed<'p> {
+    projection: &'p Projection,
+    kind: Option<Kind>,
+}
 
 // === impl ListSeed ===
 
@@ -170,32 +177,71 @@ impl<'de> Visitor<'de> for ItemsSeed<'_> {
     }
 }
 
-// === impl ObjectSeed ===
+// === impl EventSeed ===
 
-impl<'de> DeserializeSeed<'de> for ObjectSeed<'_> {
-    type Value = Projected;
+impl EventSeed<'_> {
+    /// Reads the object of an event of a type.
+    fn change<'de, A: MapAccess<'de>>(&self, kind: Kind, map: &mut A) -> Result<Change, A::Error> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            metadata: Version,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Version {
+            resource_version: String,
+        }
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Projected, D::Error> {
+        match kind {
+            Kind::Error => return map.next_value().map(Change::Failed),
+            // The object of a bookmark has no name.
+            Kind::Bookmark => {
+                let object: Versioned = map.next_value()?;
+                return Ok(Change::Bookmark(object.metadata.resource_version));
+            }
+            Kind::Added | Kind::Modified | Kind::Deleted => {}
+        }
+        let object = map.next_value_seed(self.projection.seed())?;
+        let Some(version) = object.resource_version().map(str::to_owned) else {
+            return Err(de::Error::missing_field("resourceVersion"));
+        };
+        Ok(match kind {
+            Kind::Deleted => Change::Deleted(object, version),
+            _ => Change::Applied(object, version),
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for EventSeed<'_> {
+    type Value = Event;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Event, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for ObjectSeed<'_> {
-    type Value = Projected;
+impl<'de> Visitor<'de> for EventSeed<'_> {
+    type Value = Event;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an event with an object")
+        f.write_str("an event with a type and an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Projected, A::Error> {
-        let mut object = None;
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Event, A::Error> {
+        let mut kind = self.kind;
+        let mut change = None;
         while let Some(key) = map.next_key::<String>()? {
-            if key == "object" {
-                object = Some(map.next_value_seed(self.0.seed())?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
+            match (key.as_str(), kind) {
+                ("type", _) => kind = Some(map.next_value()?),
+                ("object", Some(kind)) => change = Some(self.change(kind, &mut map)?),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
             }
         }
-        object.ok_or_else(|| de::Error::missing_field("object"))
+        let Some(kind) = kind else {
+            return Err(de::Error::missing_field("type"));
+        };
+        Ok(change.map_or(Event::Unread(kind), Event::Read))
     }
 }

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use tollgate_lookups::{Projected, Projection, Writer};
 
 use super::decode::{self, Change};
-use crate::watch::words;
+use crate::api::words;
 
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 250;
@@ -72,7 +72,7 @@ pub(super) struct Part {
 /// The objects of each namespace, and when they were listed.
 type Lists = BTreeMap<String, (Instant, Vec<Projected>)>;
 
-/// The first lists of all namespaces. The table begins when all of them are there and young.
+/// The first lists of all namespaces. The table begins when all of them have arrived and are recent.
 pub(super) struct FirstLists {
     namespaces: usize,
     /// `None` after the table has begun.

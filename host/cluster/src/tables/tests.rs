@@ -3,7 +3,7 @@ use tollgate_config::lookup::{FieldPattern, LookupResource};
 use tollgate_lookups::Projected;
 use tollgate_lookups::Projection;
 
-use super::decode::{Change, change, list};
+use super::decode::{Change, Event, change, event, list};
 use super::*;
 
 fn lookup() -> Lookup {
@@ -97,6 +97,49 @@ fn events_of_a_watch_are_told_apart() {
     let failed = event("ERROR", status);
     assert!(matches!(failed, Ok(Change::Failed(status)) if status.code == 410));
     event("RENAMED", ingress("a", "a.example")).expect_err("an unknown event");
+}
+
+/// Returns an event as kube-apiserver writes it.
+fn line(kind: &str, object: &serde_json::Value) -> String {
+    format!(r#"{{"type":"{kind}","object":{object}}}"#)
+}
+
+#[test]
+fn event_is_read_in_one_pass() {
+    let projection = Projection::new(&lookup());
+    let bookmark = json!({"metadata": {"resourceVersion": "9"}});
+    let status = json!({"kind": "Status", "code": 410, "message": "too old"});
+    for (kind, object) in [
+        ("ADDED", ingress("a", "a.example")),
+        ("DELETED", ingress("a", "a.example")),
+        ("BOOKMARK", bookmark),
+        ("ERROR", status),
+    ] {
+        let line = line(kind, &object);
+        // A reader gives its bytes once.
+        let mut reader = serde_json::Deserializer::from_reader(line.as_bytes());
+        let read = event(&projection, None, &mut reader);
+        assert!(matches!(read, Ok(Event::Read(_))), "{kind}: {read:?}");
+    }
+}
+
+#[test]
+fn event_without_object_version_or_known_type_is_refused() {
+    let projection = Projection::new(&lookup());
+    let mut unversioned = ingress("a", "a.example");
+    unversioned["metadata"]["resourceVersion"] = json!(null);
+    for text in [
+        line("ADDED", &unversioned),
+        line("ADDED", &json!({"metadata": {"resourceVersion": "7"}})),
+        line("BOOKMARK", &json!({"metadata": {}})),
+        line("RENAMED", &ingress("a", "a.example")),
+        line("ADDED", &ingress("a", "a.example")) + "{}",
+        r#"{"type":"ADDED"}"#.to_owned(),
+        r#"{"object":{}}"#.to_owned(),
+        "[]".to_owned(),
+    ] {
+        change(&projection, &text).expect_err(&text);
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The rollouts of the serving plugins: asks `tollgate_rollout` what follows, records it, logs it and shows it.
 
+mod common;
 mod page;
+mod record;
 mod running;
 mod versions;
 
@@ -14,11 +16,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_admission::{RolloutAnswer, RolloutChange};
 use tollgate_config::{PluginName, Rollout as Plan};
-use tollgate_rollout::{Decision, Identity, Observations, Phase, State, Store, Wait, decide};
+use tollgate_rollout::{Decision, Identity, Observations, State, Store, Wait, decide, hold};
 use tollgate_telemetry::metrics::Metrics;
 
 use crate::plugin::{Plugin, Rollout, Tally};
 use running::Running;
+
+pub use common::Link;
 
 /// How often the rollouts are looked at. A version that faults is rolled back after this time.
 pub(super) const PERIOD: Duration = Duration::from_millis(250);
@@ -43,19 +47,27 @@ pub(super) struct Rollouts {
     running: BTreeMap<PluginName, Running>,
     page: Page,
     saved_at: Option<Instant>,
+    /// The cluster, if plugins come from custom resources.
+    link: Option<Link>,
 }
 
 // === impl Rollouts ===
 
 impl Rollouts {
-    /// No rollouts yet. Their files are in the cache, by the path of the configuration.
-    pub(super) fn new(cache: Option<&Path>, origin: &Path, metrics: Arc<Metrics>) -> Self {
+    /// Creates a set without rollouts. Their files are in the cache, by the path of the configuration.
+    pub(super) fn new(
+        cache: Option<&Path>,
+        origin: &Path,
+        metrics: Arc<Metrics>,
+        link: Option<Link>,
+    ) -> Self {
         Self {
             store: cache.and_then(|cache| Store::within(cache, origin)),
             metrics,
             running: BTreeMap::new(),
             page: Page::default(),
             saved_at: None,
+            link,
         }
     }
 
@@ -94,7 +106,15 @@ impl Rollouts {
         for name in before.into_keys() {
             self.metrics.rollout_gone(name.as_str());
         }
+        // The state of the cluster counts from the first request on.
+        let names: Vec<PluginName> = self.running.keys().cloned().collect();
+        for name in &names {
+            if self.is_common(name) {
+                self.obey(name, now);
+            }
+        }
         self.tidy();
+        self.tell(now, false);
         self.show();
         self.rollouts()
     }
@@ -118,37 +138,35 @@ impl Rollouts {
         now: u64,
     ) -> Running {
         let name = &old.config.name;
+        let is_common = self.is_common(name);
         let identity = new.as_ref().and_then(|new| {
             let digest = new.digest.as_deref()?;
             Some(Identity::of(plan, &old.config, &new.config, digest))
         });
         let blocked = versions::blocked(old, new.as_deref());
-        let (state, is_new) = match (identity, earlier) {
+        let earlier = earlier.filter(|earlier| earlier.identity == identity);
+        let obeyed = earlier.as_ref().and_then(|earlier| earlier.obeyed);
+        let asks_for_promotion = earlier
+            .as_ref()
+            .is_some_and(|earlier| earlier.asks_for_promotion);
+        let known = earlier.and_then(|earlier| {
+            let observed = earlier.tally.observed();
+            let state = earlier.state?;
+            Some(State { observed, ..state })
+        });
+        let (state, is_new) = match (identity.clone(), known) {
             (None, _) => (None, false),
-            (Some(identity), Some(earlier))
-                if earlier
-                    .state
-                    .as_ref()
-                    .is_some_and(|state| state.identity == identity) =>
-            {
-                let observed = earlier.tally.observed();
-                let state = earlier.state.map(|state| State { observed, ..state });
-                (state, false)
-            }
-            (Some(identity), _) => {
-                let stored = self.store.as_ref();
-                match stored.and_then(|store| store.read(name, &identity)) {
-                    Some(state) => (Some(state), false),
-                    None => (Some(State::begin(identity, now)), true),
-                }
-            }
+            (Some(_), Some(known)) => (Some(known), false),
+            (Some(identity), None) => self.begin(name, identity, is_common, now),
         };
         let observed = state
             .as_ref()
             .map(|state| state.observed)
             .unwrap_or_default();
-        if let Some(state) = &state {
+        if state.is_some() || is_common {
             self.metrics.rollout_begins(name.as_str());
+        }
+        if let Some(state) = &state {
             let phase = state.phase.as_str();
             self.metrics
                 .rollout_reached(name.as_str(), phase, state.step);
@@ -162,12 +180,40 @@ impl Rollouts {
             new,
             blocked,
             tally: self.tally(old, observed),
+            identity,
             state,
+            is_common,
+            obeyed,
+            asks_for_promotion,
             wait: Wait::Version,
             is_dirty: is_new,
             has_failed: false,
             written: observed,
         }
+    }
+
+    /// The state to begin with, and whether the rollout is new. A common rollout has no state before the leader has begun
+    /// it: the old version answers everything.
+    fn begin(
+        &self,
+        name: &PluginName,
+        identity: Identity,
+        is_common: bool,
+        now: u64,
+    ) -> (Option<State>, bool) {
+        let stored = self.store.as_ref();
+        let stored = stored.and_then(|store| store.read(name, &identity));
+        let Some(link) = self.link.as_ref().filter(|_| is_common) else {
+            let is_new = stored.is_none();
+            let state = stored.unwrap_or_else(|| State::begin(identity, now));
+            return (Some(state), is_new);
+        };
+        // The counts of the file may be those of another replica.
+        let state = stored.map(|state| State {
+            observed: link.reported(name, &state),
+            ..state
+        });
+        (state, false)
     }
 
     fn tally(&self, old: &Plugin, observed: Observations) -> Arc<Tally> {
@@ -184,7 +230,13 @@ impl Rollouts {
         let mut has_changed = false;
         let names: Vec<PluginName> = self.running.keys().cloned().collect();
         for name in &names {
-            if is_time {
+            let is_common = self.is_common(name);
+            if let Some(running) = self.running.get_mut(name) {
+                running.is_common = is_common;
+            }
+            if is_common {
+                has_changed |= self.obey(name, now);
+            } else if is_time {
                 has_changed |= self.adopt(name);
             }
             has_changed |= self.advance(name, now);
@@ -193,6 +245,7 @@ impl Rollouts {
         if is_time {
             self.saved_at = Some(Instant::now());
         }
+        self.tell(now, is_time);
         self.show();
         has_changed
     }
@@ -205,10 +258,16 @@ impl Rollouts {
         };
         let name = name.clone();
         let Some(state) = running.seen() else {
-            return RolloutAnswer::Refused(
-                "the new version is not loaded, so the old version answers everything".to_owned(),
-            );
+            let why = if running.identity.is_some() {
+                "the leader of the replicas has not begun the rollout, so the old version answers everything"
+            } else {
+                "the new version is not loaded, so the old version answers everything"
+            };
+            return RolloutAnswer::Refused(why.to_owned());
         };
+        if running.is_common && change == RolloutChange::Promote && running.blocked.is_none() {
+            return self.ask(&name, &state, now);
+        }
         let next = match (change, &running.blocked) {
             (RolloutChange::Promote, Some(blocked)) => Err(blocked.clone()),
             (RolloutChange::Promote, None) => {
@@ -221,6 +280,7 @@ impl Rollouts {
             Ok(next) => {
                 self.enter(&name, next);
                 self.save(&name, false);
+                self.tell(now, false);
                 self.show();
                 let running = self.running.get(&name);
                 RolloutAnswer::Done(running.map_or(Value::Null, |running| page::of(&name, running)))
@@ -228,7 +288,22 @@ impl Rollouts {
         }
     }
 
-    /// Takes over the state of another process, if it goes before this one.
+    /// Asks the leader of the replicas for the next step.
+    fn ask(&mut self, name: &PluginName, state: &State, now: u64) -> RolloutAnswer {
+        let Some(running) = self.running.get_mut(name) else {
+            return RolloutAnswer::Unknown;
+        };
+        if let Err(reason) = state.promoted(&running.plan, now) {
+            return RolloutAnswer::Refused(reason.to_owned());
+        }
+        running.asks_for_promotion = true;
+        let page = page::of(name, running);
+        self.tell(now, false);
+        self.show();
+        RolloutAnswer::Done(page)
+    }
+
+    /// Takes over the state of another process, if it takes precedence over the own one.
     fn adopt(&mut self, name: &PluginName) -> bool {
         let Some(store) = &self.store else {
             return false;
@@ -266,6 +341,7 @@ impl Rollouts {
             return false;
         };
         let is_available = running.blocked.is_none();
+        let decide = if running.is_common { hold } else { decide };
         match decide(&running.plan, &state, &state.observed, is_available, now) {
             Decision::Stay(wait) => {
                 running.wait = wait;
@@ -288,91 +364,9 @@ impl Rollouts {
         if let Some(running) = self.running.get_mut(name) {
             running.tally = tally;
             running.state = Some(state);
+            running.asks_for_promotion = false;
             running.is_dirty = true;
         }
-    }
-
-    /// Logs and counts the last change of a state.
-    fn note(&self, name: &PluginName, state: &State) {
-        let plugin = name.as_str();
-        let phase = state.phase.as_str();
-        self.metrics.rollout_reached(plugin, phase, state.step);
-        let Some(change) = state.last() else { return };
-        self.metrics
-            .rollout_changed(plugin, phase, change.by.as_str());
-        let (step, by, reason) = (state.step + 1, change.by.as_str(), &change.reason);
-        match state.phase {
-            Phase::Running => {
-                tracing::info!(plugin, step, by, reason, "rollout: step begins");
-            }
-            Phase::Promoted => {
-                tracing::info!(
-                    plugin,
-                    step,
-                    by,
-                    reason,
-                    "rollout: the new version answers everything"
-                );
-            }
-            Phase::Stopped => {
-                tracing::warn!(
-                    plugin,
-                    step,
-                    by,
-                    reason,
-                    "rollout: stopped; promote it or roll it back with `tollgate rollout`"
-                );
-            }
-            Phase::RolledBack => {
-                tracing::warn!(
-                    plugin,
-                    step,
-                    by,
-                    reason,
-                    "rollout: rolled back; the old version answers everything"
-                );
-            }
-        }
-    }
-
-    /// Writes a state that has changed, and from time to time the observations.
-    fn save(&mut self, name: &PluginName, is_time: bool) {
-        let (Some(store), Some(running)) = (&self.store, self.running.get_mut(name)) else {
-            return;
-        };
-        let Some(state) = running.seen() else { return };
-        let is_due = if running.has_failed {
-            is_time
-        } else {
-            running.is_dirty || (is_time && state.observed != running.written)
-        };
-        if !is_due {
-            return;
-        }
-        match store.write(name, &state) {
-            Ok(()) => {
-                running.is_dirty = false;
-                running.has_failed = false;
-                running.written = state.observed;
-            }
-            Err(_) if running.has_failed => {}
-            Err(error) => {
-                running.has_failed = true;
-                tracing::warn!(
-                    plugin = %name, %error,
-                    "failed to write the state of the rollout (registries.cacheDirectory); a restart would go back to the state before"
-                );
-            }
-        }
-    }
-
-    fn tidy(&self) {
-        let Some(store) = &self.store else { return };
-        let rollouts = self.running.iter().map(|(name, running)| {
-            let state = running.state.as_ref();
-            (name, state.map(|state| &state.identity))
-        });
-        store.retain(&rollouts.collect());
     }
 
     fn show(&self) {

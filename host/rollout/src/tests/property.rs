@@ -6,7 +6,7 @@ use tollgate_config::{OnFailure, PluginName, Rollout, RolloutGates, RolloutStep,
 use super::{begun, plan};
 use crate::{Decision, Mean, Observations, Part, Phase, Stage, State, Version, decide};
 
-/// What happens to a rollout.
+/// An event of a rollout.
 #[derive(Clone, Debug)]
 enum Happens {
     Time(u64),
@@ -39,7 +39,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-fn plans() -> impl Strategy<Value = Rollout> {
+pub(super) fn plans() -> impl Strategy<Value = Rollout> {
     let step = (0_u8..3, 1_u32..=100, 1_u64..4_000);
     let gates = (
         0_u64..3,
@@ -91,7 +91,7 @@ fn namespaces() -> Vec<Option<String>> {
 }
 
 /// While a rollout is under way, the answer is never weaker than the old version's.
-fn check_answers(plan: &Rollout, state: &State, is_available: bool) {
+pub(super) fn check_answers(plan: &Rollout, state: &State, is_available: bool) {
     let guard = PluginName::parse("guard").unwrap();
     let stage = state.stage(is_available);
     for namespace in namespaces() {
@@ -231,7 +231,7 @@ proptest! {
         );
     }
 
-    /// Replicas that read each other's states come to one state, in whatever order they read.
+    /// Replicas that read each other's states agree on one state, in whatever order they read.
     #[test]
     fn replicas_agree(
         ranks in prop::collection::vec((1_u64..3, 1_u64..4, 0_usize..4, 0_usize..3, 0_u64..3), 2..6),

@@ -206,7 +206,7 @@ fn registers(record: &Record, name: &str) -> Vec<bool> {
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// Somebody changes or removes a plugin.
+    /// A user changes or removes a plugin.
     Desire {
         plugin: usize,
         variant: Option<Index>,
@@ -235,7 +235,7 @@ fn event() -> impl Strategy<Value = Event> {
 #[derive(Default)]
 struct World {
     desired: [Option<Plugin>; 2],
-    /// What each replica serves, and whether it is ready.
+    /// The plugins that each replica serves, and whether it is ready.
     replicas: [([Option<Plugin>; 2], bool); 3],
     registered: Record,
 }

@@ -25,8 +25,14 @@ pub(super) fn of(name: &PluginName, running: &Running) -> Value {
     if let Some(blocked) = &running.blocked {
         page["blocked"] = blocked.as_str().into();
     }
+    if running.is_common {
+        page["decidedBy"] = "leader".into();
+    }
     let Some(state) = running.seen() else {
         page["phase"] = "waiting".into();
+        if running.is_common && running.blocked.is_none() {
+            page["waits"] = "waits for the leader of the replicas to begin the rollout".into();
+        }
         return page;
     };
     page["identity"] = state.identity.as_str().into();
@@ -47,6 +53,9 @@ pub(super) fn of(name: &PluginName, running: &Running) -> Value {
         Phase::Running => page["waits"] = running.wait.to_string().into(),
         Phase::Stopped => page["waits"] = Wait::Operator.to_string().into(),
         Phase::Promoted | Phase::RolledBack => {}
+    }
+    if running.asks_for_promotion {
+        page["waits"] = "waits for the leader of the replicas, which an administrator has asked for the next step".into();
     }
     page["history"] = state.history.iter().map(change).collect();
     page

@@ -1,9 +1,9 @@
-//! The rollout of one plugin: its two versions, its state and what it has seen.
+//! The rollout of one plugin: its two versions, its state and its observations.
 
 use std::sync::Arc;
 
 use tollgate_config::{PluginName, Rollout as Plan};
-use tollgate_rollout::{Observations, Phase, Stage, State, Wait};
+use tollgate_rollout::{Identity, Observations, Phase, Stage, State, Wait};
 use tollgate_telemetry::metrics::Metrics;
 
 use super::versions;
@@ -17,8 +17,16 @@ pub(super) struct Running {
     pub(super) new: Option<Arc<Plugin>>,
     /// Why the new version cannot be called; none if it can.
     pub(super) blocked: Option<String>,
-    /// The state; none while the digest of the new version is not known.
+    /// What is rolled out; none while the digest of the new version is not known.
+    pub(super) identity: Option<Identity>,
+    /// The state; none while the identity is not known, and while the leader has not begun a common rollout.
     pub(super) state: Option<State>,
+    /// Whether the leader of the replicas decides.
+    pub(super) is_common: bool,
+    /// The run and revision of the last common state that was seen.
+    pub(super) obeyed: Option<(u64, u64)>,
+    /// Whether an administrator asked this replica for the next step, which only the leader begins.
+    pub(super) asks_for_promotion: bool,
     pub(super) tally: Arc<Tally>,
     pub(super) wait: Wait,
     /// Whether the state is not written yet.
@@ -53,6 +61,9 @@ impl Running {
             (None, Some(state)) if state.phase == Phase::RolledBack => {
                 let reason = state.last().map_or("", |change| &change.reason);
                 format!("old version: the rollout was rolled back: {reason}")
+            }
+            (None, None) if self.is_common => {
+                "old version: the leader of the replicas has not begun the rollout".to_owned()
             }
             _ => "old version".to_owned(),
         };
