@@ -19,7 +19,8 @@ const SIZES = [
   { name: "narrow", width: 360, height: 780 },
 ];
 const LOOKS = [...SIZES.map((size) => ({ size, scheme: "light" })), { size: SIZES[0], scheme: "dark" }];
-const VIEWS = ["overview", "plugins", "decisions", "shadows", "rollouts", "exceptions", "costs"];
+const VIEWS = ["overview", "plugins", "decisions", "shadows", "rollouts", "scan", "scan?by=namespace", "scan?by=plugin", "exceptions",
+  "costs"];
 // What the stand-in has: hostile texts that must show as they are, a search with its count, and a review with its plugin.
 const EXPECTED = {
   texts: HOSTILE.slice(0, 3),
@@ -108,6 +109,17 @@ async function accessible(page, where) {
   assert.deepEqual(told, [], where);
 }
 
+// Moves the focus with Tab until it is on an element. It must be visible on the way.
+async function reach(page, selector) {
+  for (let stops = 0; stops < 60; stops += 1) {
+    if (await page.evaluate((wanted) => document.activeElement.matches(wanted), selector)) return;
+    await page.keyboard.press("Tab");
+    const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+    assert.equal(outline, "solid", "focus is visible");
+  }
+  assert.fail(`${selector} cannot be reached with Tab`);
+}
+
 // Hostile texts are texts: nothing ran, and they made no element.
 async function harmless(page) {
   const state = await page.evaluate(() => ({
@@ -141,7 +153,7 @@ for (const { size, scheme } of LOOKS) {
     };
     for (const view of VIEWS) {
       await go(page, view);
-      await look(view);
+      await look(view.replace("?", "-"));
     }
     await go(page, "decisions");
     await page.click("td[data-label=UID] a >> nth=0");
@@ -159,7 +171,7 @@ for (const { size, scheme } of LOOKS) {
 await test("hostile names are shown as texts", async () => {
   const { page, context } = await open();
   const seen = [];
-  for (const view of ["plugins", "decisions", "exceptions", "shadows", "rollouts"]) {
+  for (const view of ["plugins", "decisions", "exceptions", "shadows", "rollouts", "scan"]) {
     await go(page, view);
     seen.push(await page.textContent("main"));
     await harmless(page);
@@ -167,7 +179,8 @@ await test("hostile names are shown as texts", async () => {
   for (const text of expected.texts) assert.ok(seen.join("\n").includes(text), `${text} is not shown`);
   // A hostile address selects nothing and runs nothing.
   for (const text of HOSTILE) {
-    for (const view of [`decision/${encodeURIComponent(text)}`, `plugin/${encodeURIComponent(text)}`, `decisions?user=${encodeURIComponent(text)}`, text]) {
+    for (const view of [`decision/${encodeURIComponent(text)}`, `plugin/${encodeURIComponent(text)}`, `decisions?user=${encodeURIComponent(text)}`,
+      `scan?search=${encodeURIComponent(text)}&by=${encodeURIComponent(text)}`, text]) {
       await go(page, view);
       await harmless(page);
     }
@@ -180,21 +193,12 @@ await test("a search works with the keyboard alone, and its result is announced"
   await go(page, "overview");
   await page.keyboard.press("Tab");
   assert.equal(await page.evaluate(() => document.activeElement.className), "skip", "the first stop skips the head");
-  const reach = async (selector) => {
-    for (let stops = 0; stops < 60; stops += 1) {
-      if (await page.evaluate((wanted) => document.activeElement.matches(wanted), selector)) return;
-      await page.keyboard.press("Tab");
-      const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
-      assert.equal(outline, "solid", "focus is visible");
-    }
-    assert.fail(`${selector} cannot be reached with Tab`);
-  };
-  await reach("a[href='#decisions']");
+  await reach(page, "a[href='#decisions']");
   await page.keyboard.press("Enter");
   await page.waitForSelector("h2:has-text('Decisions')");
   await shown(page);
   assert.equal(await page.evaluate(() => document.activeElement.id), "heading", "focus moves to the new view");
-  await reach("#filter-user");
+  await reach(page, "#filter-user");
   await page.keyboard.type(expected.user.search);
   await page.keyboard.press("Enter");
   await page.waitForFunction((user) => location.hash.includes("user=") && document.querySelector("#filter-user")?.value === user, expected.user.search);
@@ -210,9 +214,10 @@ await test("a search works with the keyboard alone, and its result is announced"
 if (expected.pages) {
   await test("pages have other rows, and the first page comes back", async () => {
     const { page, context } = await open();
-    for (const view of ["plugins", "decisions", "exceptions"]) {
+    for (const view of ["plugins", "decisions", "scan", "exceptions"]) {
       await go(page, view);
-      const rows = () => page.$$eval("tbody tr", (found) => found.map((row) => row.textContent));
+      // The last table is the list.
+      const rows = () => page.$$eval(".results > .table:last-of-type tbody tr", (found) => found.map((row) => row.textContent));
       const first = await rows();
       assert.equal(first.length, 50, "the page is bounded");
       await page.click("text=Next page");
@@ -249,9 +254,55 @@ if (mock) {
     const { page, context } = await open({}, "light", older.url);
     await go(page, "overview", older.url);
     const titles = await page.$$eval("#sections a", (found) => found.map((link) => link.textContent));
-    assert.deepEqual(titles, ["Overview", "Plugins", "Decisions", "Rollouts", "Exceptions", "Cost"]);
+    assert.deepEqual(titles, ["Overview", "Plugins", "Decisions", "Rollouts", "Scan", "Exceptions", "Cost"]);
     await context.close();
     older.stop();
+  });
+
+  await test("scan results of 1,000 namespaces are found with the keyboard alone", async () => {
+    const { page, context } = await open();
+    await go(page, "scan");
+    const table = ".results > .table:last-of-type";
+    const column = (label) => page.$$eval(`${table} td[data-label=${label}]`, (cells) => cells.map((cell) => Number(cell.textContent)));
+    const [errors, fails] = [await column("Error"), await column("Fail")];
+    const failures = errors.map((value, index) => value + fails[index]);
+    assert.deepEqual(failures, [...failures].sort((one, other) => other - one), "the most failures are first");
+    // What could not be read opens and closes.
+    await reach(page, ".results details summary");
+    await page.keyboard.press("Enter");
+    assert.ok(await page.isVisible(`.results details >> text=${HOSTILE[3]}`), "names are shown as texts");
+    await harmless(page);
+    await accessible(page, "what could not be read");
+    await page.keyboard.press("Enter");
+    // Sums of the namespaces that have an error.
+    await page.focus(".skip");
+    await reach(page, "#filter-search");
+    await page.keyboard.type("team-00");
+    await reach(page, "#filter-result");
+    await page.keyboard.type("error");
+    await reach(page, "#filter-by");
+    await page.keyboard.type("namespace");
+    await reach(page, "button.primary");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => location.hash.includes("by=namespace") && document.querySelector("#filter-by")?.value === "namespace");
+    await shown(page);
+    assert.match(new URL(page.url()).hash, /search=team-00&result=error&by=namespace/);
+    assert.match(await page.textContent(".summary"), /^2 of 1,002 counts match; in all 48 error, /);
+    assert.ok((await column("Error")).every((value) => value > 0));
+    // A namespace leads to its plugins.
+    await reach(page, `${table} tbody th a`);
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => document.querySelector("#filter-by")?.value === "" && location.hash.includes("search="));
+    await shown(page);
+    assert.equal((await page.$$(`${table} tbody tr`)).length, 5);
+    // A plugin has results on both replicas, and they are added up.
+    await go(page, "scan?by=plugin");
+    const plugins = await page.$$eval(`${table} tbody th`, (cells) => cells.map((cell) => cell.textContent));
+    assert.equal(new Set(plugins).size, plugins.length);
+    assert.deepEqual(await page.$$eval(`${table} td[data-label=Replica]`, (cells) => [...new Set(cells.map((cell) => cell.textContent))]), ["2 replicas"]);
+    await page.selectOption("#replica", { index: 1 });
+    await page.waitForSelector("text=2 replicas share the namespaces, and 1 of them is shown here");
+    await context.close();
   });
 
   await test("a server that goes away is reported", async () => {

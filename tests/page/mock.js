@@ -44,6 +44,8 @@ function plugin(name, index, replica) {
     exceptions: Array.from({ length: index < 4 ? 40 : 1 }, (_, number) => ({
       state: number % 3 ? "active" : "expired", until: `2026-12-${String(1 + number % 28).padStart(2, "0")}`,
       reason: number === 1 ? HOSTILE[3] : "moves to the new registry", name: `exception-${number}`,
+      uses: { count: number * 17, since: at(0), ...(number % 4 ? { last: at(number * 60), perDay: number * 1.25 } : {}) },
+      ...(number % 5 ? { scan: { state: ["needed", "not-needed", "unused", "expired", "not-known"][number % 5], objects: number, refused: number % 3, warned: number % 2 } } : {}),
       namespaces: [`team-${String(number * 7).padStart(4, "0")}`], users: number === 1 ? [HOSTILE[4]] : undefined })),
     replicas: ["tollgate-7d9c-a", "tollgate-7d9c-b"].map((entry) => {
       const ready = !(degraded || (name === "ingress-hosts" && entry.endsWith("b")));
@@ -83,7 +85,7 @@ function replica(name, count) {
   for (let index = 0; index < 60; index += 1) {
     plugins.push(plugin(`tenant-policy-${String(index).padStart(3, "0")}`, index + NAMES.length, name));
   }
-  return { name, plugins, decisions: Array.from({ length: count }, (_, index) => decision(index, name)).reverse() };
+  return { name, plugins, counts: counts(name), decisions: Array.from({ length: count }, (_, index) => decision(index, name)).reverse() };
 }
 
 const has = (value, part) => [value].flat().some((text) => String(text ?? "").toLowerCase().includes(part.toLowerCase()));
@@ -109,6 +111,44 @@ function search(decisions, query) {
     ...one, plugins: one.plugins.map(({ name, ended }) => ({ name, ended })) }));
   return { decisions: page, matched: found.length, kept: decisions.length, since: decisions.at(-1)?.time,
     next: rest.length > page.length ? page.at(-1).number : null };
+}
+
+const RESULTS = ["error", "fail", "warn", "skip", "pass"];
+const rank = (value) => String(999_999_999_999 - value).padStart(12, "0");
+
+// The counts of this replica's half of 1,000 namespaces, and of objects without a namespace.
+function counts(replica) {
+  const own = Array.from({ length: 1000 }, (_, index) => index).filter((index) => (index % 2 === 0) === replica.endsWith("a"));
+  const names = [...(replica.endsWith("a") ? [null, HOSTILE[0]] : []), ...own.map((index) => `team-${String(index).padStart(4, "0")}`)];
+  return names.flatMap((namespace, index) => [...NAMES.slice(0, 5), ...(index === 1 ? [HOSTILE[1]] : [])].map((plugin, order) => ({
+    namespace, plugin, error: index % 97 === 3 && order === 2 ? 4 : 0, fail: (index * 7 + order) % 5 ? 0 : index % 11 + (index === 1 ? 90 : 0),
+    warn: (index + order) % 3 ? 0 : 2, skip: index % 50 ? 0 : 1, pass: 40 + index % 13 })));
+}
+
+function scan(one, query) {
+  const [by, part, result, after] = ["by", "search", "result", "after"].map((key) => query.get(key) ?? "");
+  const rows = new Map();
+  for (const row of one.counts) {
+    const key = JSON.stringify([by === "plugin" || row.namespace, by === "namespace" || row.plugin]);
+    const sum = rows.get(key) ?? { ...(by === "plugin" ? { namespaces: 0 } : { namespace: row.namespace }),
+      ...(by === "namespace" ? { plugins: 0 } : { plugin: row.plugin }), error: 0, fail: 0, warn: 0, skip: 0, pass: 0 };
+    for (const word of RESULTS) sum[word] += row[word];
+    if (by === "plugin" && row.namespace !== null) sum.namespaces += 1;
+    if (by === "namespace") sum.plugins += 1;
+    rows.set(key, sum);
+  }
+  const all = [...rows.values()].map((row) => ({ ...row, key: `${rank(row.error + row.fail)} ${rank(row.warn)} ${row.namespace ?? ""} ${row.plugin ?? ""}` }));
+  const found = all.sort((a, b) => (a.key < b.key ? -1 : 1)).filter((row) => (!part || has([row.namespace, row.plugin], part)) && (!result || row[result]));
+  const rest = found.filter(({ key }) => key > after);
+  const page = rest.slice(0, Number(query.get("limit") || 50));
+  const second = one.name.endsWith("b");
+  return { enabled: true, intervalSeconds: 1800, replicas: 2, scanning: second ? at(1_900) : null, nextScan: second ? null : at(1_800), countedIn: at(0),
+    changesHands: false, handedOver: 0, omitted: 0, namespaces: new Set(one.counts.map((row) => row.namespace).filter(Boolean)).size,
+    summary: Object.fromEntries(RESULTS.map((word) => [word, one.counts.reduce((sum, row) => sum + row[word], 0)])),
+    last: { began: at(0), seconds: second ? 71.3 : 68, end: second ? "incomplete" : "complete", objects: 24_000, calls: 310, reportsWritten: 12, notInReports: 0,
+      notScanned: second ? ["services", HOSTILE[3], "ingresses.v1.networking.k8s.io", "the plugin ingress-hosts is not loaded and has no `match`, so its objects are not known"] : [],
+      moreNotScanned: second ? 7 : 0 },
+    total: all.length, matched: found.length, next: rest.length > page.length ? page.at(-1).key : null, results: page };
 }
 
 function answer(one, path, query) {
@@ -146,6 +186,8 @@ function answer(one, path, query) {
         observed: { reviews: 4_321, newDenials: 0, faults: 0, meanMicrosecondsOfNew: 310, meanMicrosecondsOfOld: 290 }, waits: "55 min of step 2",
         history: [{ time: at(60), phase: "running", step: 1, by: "configuration", reason: HOSTILE[0] },
           { time: at(5), phase: "running", step: 2, by: "gates", reason: "1,200 reviews without a new denial" }] }], "plugin"), query);
+    case "scan":
+      return scan(one, query);
     case "costs": {
       const costs = plugins.slice(0, 10).map((each, index) => ({
         plugin: each.name, calls: 900 - index * 61, denials: index * 3, faults: index === 2 ? 4 : 0, shareOfCpuTime: [0.41, 0.22, 0.14, 0.09, 0.05, 0.04, 0.02, 0.02, 0.01, 0][index],

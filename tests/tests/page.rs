@@ -145,6 +145,7 @@ async fn shows_no_values_of_objects() {
         "/shadows?limit=5",
         "/plugins?limit=5",
         "/exceptions",
+        "/scan",
         "/replica",
     ] {
         let text = server.get_admin(path).await.text();
@@ -315,7 +316,7 @@ fn stand_in_with_a_thousand_namespaces_works_in_a_browser() {
     if let Some(missing) = missing(&workspace().join("tests/page/node_modules")) {
         return left_out(&format!("the page in a browser: {missing}"));
     }
-    let (merges, said) = node(&["--test", "merge.test.js"]);
+    let (merges, said) = node(&["--test", "merge.test.js", "scan.test.js"]);
     assert!(merges, "{said}");
     let (works, said) = node(&["browser.js", "--pictures", &pictures("stand-in")]);
     assert!(works, "{said}");

@@ -5,14 +5,19 @@
 //! share    which namespaces are this replica's
 //! round    metadata page by page → the objects that changed → judge
 //! memory   the results that count as long as nothing changes, within scan.maxMemory
+//! publish  the results, in both of these forms
 //! writer   the policy reports that differ
+//! board    what readers of the admin listener learn: times, and counts by namespace and plugin
 //! ```
 //!
 //! Everything runs on one thread of the lowest priority, with its own connection to kube-apiserver and its own place in
 //! the engine. The thread takes a quarter of a processor at most. No review waits for it.
 
+mod board;
+mod counts;
 mod memory;
 mod pace;
+mod publish;
 mod round;
 mod share;
 mod source;
@@ -31,6 +36,7 @@ use futures_util::future::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tollgate_admission::access::NoAuthorizer;
 use tollgate_admission::namespaces::{Lookup, Namespaces, Pending};
 use tollgate_cluster::{Client, Members, Served, connect, discover};
 use tollgate_config::{Config, Scan};
@@ -39,17 +45,21 @@ use tollgate_gate::idle;
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_telemetry::metrics::{Metrics, Scanned};
 
+pub use self::board::Board;
+use self::board::Exceptions;
 use self::memory::Memory;
 use self::pace::Pace;
+use self::publish::Published;
 use self::round::{Round, Tally};
 use self::share::Share;
 use self::source::Cluster;
 use self::turn::Turn;
 use self::writer::{ClusterReports, Writer};
-use crate::finding::{Results, Verdict};
+use crate::finding::Verdict;
 use crate::inventory::{choose, rules, wants, without_rules};
 use crate::judge::{self, Bench};
 use crate::report::Layout;
+use crate::state::Seen;
 
 /// The background scan. Dropping it ends the scan after the call under way.
 #[derive(Debug)]
@@ -57,7 +67,7 @@ pub struct Background {
     stop: CancellationToken,
 }
 
-/// What a background scan needs of its server.
+/// The parts of the server that a background scan needs.
 pub struct Parts {
     /// The settings.
     pub scan: Scan,
@@ -73,13 +83,18 @@ pub struct Parts {
     pub members: Members,
     /// The metrics of the server.
     pub metrics: Arc<Metrics>,
+    /// Where readers of the admin listener learn about the scan.
+    pub board: Arc<Board>,
 }
 
-/// What stays from one scan to the next.
+/// The values that stay from one scan to the next.
 struct Kept {
     memory: Memory,
     writer: Writer,
 }
+
+/// Why a plugin is not told about rights.
+const NO_USER: &str = "a scan has no user whose rights could be asked for";
 
 /// The namespaces of the server, asked on the server's runtime. A connection of the server must not depend on a thread
 /// that may have to wait for a processor.
@@ -134,6 +149,7 @@ fn work(parts: &Parts, server: Handle, stop: &CancellationToken) {
         }
     };
     parts.metrics.scan.begin(parts.scan.interval);
+    parts.board.follow(parts.members.clone());
     runtime.block_on(async {
         tokio::select! {
             () = stop.cancelled() => {}
@@ -150,6 +166,7 @@ async fn run(parts: &Parts, server: Handle) {
         runtime: server,
     });
     let engine = parts.engine.for_scans().with_namespaces(namespaces.clone());
+    let engine = engine.with_authorizer(Arc::new(NoAuthorizer::because(NO_USER)));
     // Reviews have metrics of their own.
     let metrics = Metrics::new();
     let mut kept = Kept::new(&parts.scan);
@@ -176,22 +193,26 @@ async fn run(parts: &Parts, server: Handle) {
         let bench = Bench::new(&plugins, &engine, &parts.config, circumstances);
         drop(plugins);
         let share = Share::new(parts.members.own(), replicas);
+        parts.board.begins(now);
         let scanning = scan(parts, &client, &bench, share, &mut kept);
         match AssertUnwindSafe(scanning).catch_unwind().await {
-            Ok(Ok(mut scanned)) => {
+            Ok(Ok((mut scanned, missing))) => {
                 scanned.duration = began.elapsed();
                 parts.metrics.scan.scanned(&scanned);
+                parts.board.ended(scanned, &missing);
             }
             Ok(Err(error)) => {
                 let reason = format!("{error:#}");
                 tracing::warn!(reason, "cannot scan the cluster; retrying at the next scan");
                 parts.metrics.scan.failed();
+                parts.board.failed(began.elapsed());
             }
             Err(_) => {
                 tracing::error!(
                     "the background scan panicked; this is a defect of Tollgate, please report it"
                 );
                 parts.metrics.scan.failed();
+                parts.board.failed(began.elapsed());
                 kept = Kept::new(&parts.scan);
             }
         }
@@ -216,14 +237,14 @@ async fn client() -> Client {
     }
 }
 
-/// Scans this replica's part of the cluster once.
+/// Scans this replica's part of the cluster once. Returns what it came to, and what could not be read.
 async fn scan(
     parts: &Parts,
     client: &Client,
     bench: &Bench,
     mut share: Share,
     kept: &mut Kept,
-) -> anyhow::Result<Scanned> {
+) -> anyhow::Result<(Scanned, Vec<String>)> {
     let (resources, mut missing) = resources(client, bench, &parts.scan).await?;
     let objects = Cluster {
         client: client.clone(),
@@ -255,10 +276,25 @@ async fn scan(
         name: parts.scan.name.clone(),
         max_bytes: usize::try_from(parts.scan.max_report_bytes).unwrap_or(usize::MAX),
         lists_passes: false,
-        missing,
+        missing: missing.clone(),
     };
     let reports = ClusterReports::new(client.clone(), &parts.scan.name);
-    let outcome = write(bench, kept, &tally, &layout, &mut share, &reports).await?;
+    let published = Published {
+        memory: &kept.memory,
+        tally: &tally,
+        findings: |seen: &Seen| bench.findings(seen),
+    };
+    let written = published.write(&mut kept.writer, &layout, &mut share, &reports);
+    let (written, numbers) = written.await;
+    let exceptions = Exceptions {
+        rows: numbers.uses.rows(bench.configs(), SystemTime::now()),
+        is_whole: is_read && tally.counted.is_empty(),
+    };
+    let replicas = share.replicas().clone();
+    parts
+        .board
+        .counted(parts.members.own(), replicas, numbers.counts, exceptions);
+    let outcome = written?;
     for reason in &outcome.failed {
         tracing::warn!(
             reason,
@@ -273,7 +309,7 @@ async fn scan(
         "scanned this replica's part of the cluster"
     );
     let results = Verdict::ALL.map(|verdict| (verdict.as_str(), outcome.summary.count(verdict)));
-    Ok(Scanned {
+    let scanned = Scanned {
         is_complete: is_read && outcome.failed.is_empty(),
         duration: Duration::ZERO,
         objects: tally.objects,
@@ -282,10 +318,11 @@ async fn scan(
         results: results.to_vec(),
         calls: tally.calls,
         reports: outcome.written,
-    })
+    };
+    Ok((scanned, missing))
 }
 
-/// Returns the resources to scan, and what is not known about them.
+/// Returns the resources to scan, and the facts about them that are not known.
 async fn resources(
     client: &Client,
     bench: &Bench,
@@ -306,35 +343,6 @@ async fn resources(
     let chosen = choose(&rules, &served).into_iter();
     let chosen = chosen.filter(|one| scan.includes(&one.group, &one.plural));
     Ok((chosen.collect(), missing))
-}
-
-/// Writes the reports of this replica's namespaces.
-async fn write<R: writer::Reports>(
-    bench: &Bench,
-    kept: &mut Kept,
-    tally: &Tally,
-    layout: &Layout,
-    share: &mut Share,
-    reports: &R,
-) -> anyhow::Result<writer::Outcome> {
-    let remembered = kept.memory.by_namespace();
-    let with_results = remembered.keys().chain(tally.counted.keys());
-    let with_results = with_results.cloned().collect();
-    let results = |namespace: &Option<String>| {
-        let mut results = Results::default();
-        for (resource, one) in remembered.get(namespace).into_iter().flatten() {
-            let judged = one.judged(resource, |seen| bench.findings(seen));
-            results.add(one.place.clone(), judged);
-        }
-        if let Some(counted) = tally.counted.get(namespace) {
-            results.counted.insert(namespace.clone(), *counted);
-        }
-        results
-    };
-    let written = kept
-        .writer
-        .write(reports, layout, share, with_results, results);
-    Ok(written.await?)
 }
 
 // === impl Kept ===

@@ -1,4 +1,4 @@
-//! Which exceptions are still needed.
+//! Finds the exceptions that are still needed.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -34,16 +34,32 @@ pub struct Row {
 /// Whether an exception can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is over and has no effect.
+    /// The exception has expired and has no effect.
     Expired,
-    /// It names users or groups, so objects cannot tell.
+    /// The exception names users or groups, and objects do not show who changes them.
     NotJudged,
-    /// It covers no object.
+    /// The exception covers no object.
     Unused,
-    /// It covers objects, and the plugin has nothing against them.
+    /// The exception covers objects, and the plugin would accept them without it.
     NotNeeded,
     /// Without it, objects would be denied, changed or warned about.
     Needed,
+}
+
+/// What a scan knows about the objects that exceptions cover, by the plugin and the position in its `exceptions`.
+#[derive(Clone, Debug, Default)]
+pub struct Uses(BTreeMap<(String, usize), Used>);
+
+/// The objects that an exception covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Used {
+    objects: u64,
+    /// The objects to which it applied.
+    applied: u64,
+    /// Those of them that the plugin has something against.
+    needed: u64,
+    /// The worst results for the objects without it.
+    without: Summary,
 }
 
 /// Lists the exceptions of all plugins, in the order of the configuration.
@@ -53,63 +69,20 @@ pub fn rows<'c>(
     results: &Results,
     now: SystemTime,
 ) -> Vec<Row> {
-    let uses = uses(results);
-    let mut rows = Vec::new();
-    for plugin in plugins {
-        for (index, exception) in plugin.exceptions.iter().enumerate() {
-            let name = plugin.name.as_str();
-            let uses = uses.get(&(name, index));
-            rows.push(row(name, index, exception, uses, now));
-        }
-    }
-    rows
+    let mut uses = Uses::default();
+    uses.add(results);
+    uses.rows(plugins, now)
 }
 
-/// For each object that an exception covers: whether it applied, and the worst result without it.
-type Uses = Vec<(bool, Verdict)>;
-
-fn uses(results: &Results) -> BTreeMap<(&str, usize), Uses> {
-    let mut uses: BTreeMap<(&str, usize), Uses> = BTreeMap::new();
-    for judged in results.judged.values() {
-        let mut of_object: BTreeMap<(&str, usize), (bool, Verdict)> = BTreeMap::new();
-        for finding in &judged.findings {
-            let without = finding.without.unwrap_or(finding.verdict);
-            for covered in &finding.covered {
-                let key = (finding.plugin.as_str(), covered.index);
-                let (applied, worst) = of_object.entry(key).or_insert((false, without));
-                *applied |= covered.applied;
-                *worst = without.min(*worst);
-            }
-        }
-        for (key, used) in of_object {
-            uses.entry(key).or_default().push(used);
-        }
-    }
-    uses
-}
-
-fn row(
-    plugin: &str,
-    index: usize,
-    exception: &Exception,
-    uses: Option<&Uses>,
-    now: SystemTime,
-) -> Row {
-    let uses = uses.map(Vec::as_slice).unwrap_or_default();
-    let mut without = Summary::default();
-    for (_, verdict) in uses {
-        without.add(*verdict);
-    }
+fn row(plugin: &str, index: usize, exception: &Exception, used: Used, now: SystemTime) -> Row {
     let names_users = !exception.users.is_empty() || !exception.groups.is_empty();
-    let applied = uses.iter().filter(|(applied, _)| *applied);
-    let applied = applied.map(|(_, verdict)| *verdict);
     let state = if !exception.is_active(now) {
         State::Expired
     } else if names_users {
         State::NotJudged
-    } else if applied.clone().count() == 0 {
+    } else if used.applied == 0 {
         State::Unused
-    } else if applied.clone().all(|verdict| verdict == Verdict::Pass) {
+    } else if used.needed == 0 {
         State::NotNeeded
     } else {
         State::Needed
@@ -121,9 +94,59 @@ fn row(
         until: exception.until().to_owned(),
         reason: exception.reason().to_owned(),
         state,
-        objects: uses.len() as u64,
-        applied: applied.count() as u64,
-        without,
+        objects: used.objects,
+        applied: used.applied,
+        without: used.without,
+    }
+}
+
+// === impl Uses ===
+
+impl Uses {
+    /// Adds the objects of some results. Each object must be in them once.
+    pub fn add(&mut self, results: &Results) {
+        for judged in results.judged.values() {
+            // An object counts once for both phases of a plugin.
+            let mut of_object: BTreeMap<(&str, usize), (bool, Verdict)> = BTreeMap::new();
+            for finding in &judged.findings {
+                let without = finding.without.unwrap_or(finding.verdict);
+                for covered in &finding.covered {
+                    let key = (finding.plugin.as_str(), covered.index);
+                    let (applied, worst) = of_object.entry(key).or_insert((false, without));
+                    *applied |= covered.applied;
+                    *worst = without.min(*worst);
+                }
+            }
+            for ((plugin, index), (applied, worst)) in of_object {
+                let used = self.0.entry((plugin.to_owned(), index)).or_default();
+                used.objects += 1;
+                used.applied += u64::from(applied);
+                used.needed += u64::from(applied && worst != Verdict::Pass);
+                used.without.add(worst);
+            }
+        }
+    }
+
+    /// Lists the exceptions of all plugins, in the order of the configuration.
+    #[must_use]
+    pub fn rows<'c>(
+        &self,
+        plugins: impl Iterator<Item = &'c PluginConfig>,
+        now: SystemTime,
+    ) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for plugin in plugins {
+            let name = plugin.name.as_str();
+            for (index, exception) in plugin.exceptions.iter().enumerate() {
+                rows.push(row(name, index, exception, self.of(name, index), now));
+            }
+        }
+        rows
+    }
+
+    fn of(&self, plugin: &str, index: usize) -> Used {
+        let used = self.0.get(&(plugin.to_owned(), index));
+        used.copied().unwrap_or_default()
     }
 }
 
@@ -248,19 +271,14 @@ mod tests {
             exception("names", "2020-01-01"),
             exception("namespaces", "never"),
         ];
-        let uses = uses(&results);
+        let mut uses = Uses::default();
+        uses.add(&results);
         let now = SystemTime::now();
         let rows: Vec<Row> = exceptions
             .iter()
             .enumerate()
             .map(|(index, exception)| {
-                row(
-                    "labels",
-                    index,
-                    exception,
-                    uses.get(&("labels", index)),
-                    now,
-                )
+                row("labels", index, exception, uses.of("labels", index), now)
             })
             .collect();
         let states: Vec<_> = rows.iter().map(|row| row.state.key()).collect();
@@ -302,7 +320,11 @@ mod tests {
             place(None, "a"),
             judged(vec![mutate, excepted(&[0], Verdict::Fail)]),
         );
-        let uses = uses(&results);
-        assert_eq!(uses[&("labels", 0)], [(true, Verdict::Fail)]);
+        let mut uses = Uses::default();
+        uses.add(&results);
+        let used = uses.of("labels", 0);
+        assert_eq!((used.objects, used.applied, used.needed), (1, 1, 1));
+        assert_eq!(used.without.count(Verdict::Fail), 1);
+        assert_eq!(used.without.total(), 1);
     }
 }

@@ -21,7 +21,7 @@ pub enum Verdict {
     Pass,
 }
 
-/// What a plugin says about an object in one phase.
+/// The result of a plugin for an object in one phase.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Finding {
     /// The plugin's name.
@@ -98,7 +98,7 @@ pub struct Results {
     pub calls: u64,
     /// The results that came from the state file.
     pub reused: u64,
-    /// What could not be read or judged, with the reason.
+    /// The resources and objects that could not be read or evaluated, each with the reason.
     pub unread: Vec<String>,
     /// Results that are only counted, by namespace, because there is no memory to list them.
     pub counted: BTreeMap<Option<String>, Summary>,

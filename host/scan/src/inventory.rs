@@ -1,8 +1,9 @@
-//! Which resources of a cluster a scan lists, exactly those that the plugins' rules match, and the objects of a page.
+//! Finds the resources of a cluster that a scan lists, exactly those that the plugins' rules match, and reads the
+//! objects of a page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use tollgate_admission::review::request::Operation;
 use tollgate_cluster::{Client, InventoryError, Served, page};
 use tollgate_config::{Match, Rule, Scope};
@@ -54,8 +55,8 @@ pub fn wants(rules: &[Rule], group: &str, version: &str) -> bool {
             .any(|rule| matches_version(rule, group, version))
 }
 
-/// Chooses the resources to list: each in the version that kube-apiserver prefers, if the rules match it, and in others
-/// only for rules that do not.
+/// Chooses the resources to list. Lists each in the version that kube-apiserver prefers, if the rules match that
+/// version, and in other versions only for rules that do not match it.
 #[must_use]
 pub fn choose(rules: &[Rule], served: &[Served]) -> BTreeSet<Served> {
     let mut by_resource: BTreeMap<(&str, &str), Vec<&Served>> = BTreeMap::new();
@@ -96,8 +97,8 @@ pub(crate) fn matches(rule: &Rule, served: &Served) -> bool {
         })
 }
 
-/// Returns why a resource that is only guessed from its kind may be the wrong one: rules name resources of its group that
-/// the guess is not among. None if the guess does not matter.
+/// Returns why a resource that is only guessed from its kind may be wrong: the rules name other resources of the group,
+/// but not the guessed one. None if the guess does not matter.
 #[must_use]
 pub fn doubt(rules: &[Rule], guessed: &Served) -> Option<String> {
     let rules = rules
@@ -184,7 +185,7 @@ pub struct Page {
 /// Reads a page as kube-apiserver writes it.
 ///
 /// # Errors
-/// When the text is not JSON, or has too many values.
+/// When the text is not JSON, has too many values, or is not a list.
 pub fn read_page(text: &[u8], resource: &Served, most_values: u32) -> anyhow::Result<Page> {
     let list = parse_up_to(text, MAX_DEPTH, most_values).ok();
     let list = list
@@ -195,11 +196,19 @@ pub fn read_page(text: &[u8], resource: &Served, most_values: u32) -> anyhow::Re
     let token = token
         .and_then(Json::as_text)
         .filter(|token| !token.is_empty());
-    let items = list.member("items").and_then(Json::as_array);
-    let items = items.unwrap_or_default().iter();
+    // kube-apiserver may write an empty list as null. Without `items`, the answer is something else, and no empty list.
+    let items = match list.member("items") {
+        Some(Json::Array(items)) => items.as_slice(),
+        Some(Json::Null) => &[],
+        _ => bail!(
+            "cannot read the list of {resource}: the answer has no `items`; check that a kube-apiserver answers, and \
+             no proxy or broken aggregated API in its place"
+        ),
+    };
+    let objects = items.iter().map(|item| completed(resource, item));
     Ok(Page {
         continued: token.map(str::to_owned),
-        objects: items.map(|item| completed(resource, item)).collect(),
+        objects: objects.collect(),
     })
 }
 
@@ -280,6 +289,35 @@ mod tests {
         assert!(wants(&everything, "apps", "v1"));
         assert!(!wants(&everything, "openreports.io", "v1alpha1"));
         assert!(!wants(&[rule("", "v1", "pods", "CREATE")], "apps", "v1"));
+    }
+
+    #[test]
+    fn answer_without_items_is_no_empty_page() {
+        let pods = served("", "v1", "pods", true);
+        let read = |text: &str| read_page(text.as_bytes(), &pods, 100);
+        for text in [
+            "{}",
+            r#"{"items":{}}"#,
+            r#"{"kind":"Status"}"#,
+            "[]",
+            "null",
+        ] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(
+                error.starts_with("cannot read the list of pods: "),
+                "{error}"
+            );
+        }
+        for text in [r#"{"items":null}"#, r#"{"items":[]}"#] {
+            let page = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert!(page.objects.is_empty(), "{text}");
+        }
+        let text = r#"{"metadata":{"continue":"next"},"items":[{"metadata":{"name":"web"}}]}"#;
+        let page = read(text).expect("a page");
+        assert_eq!(
+            (page.objects.len(), page.continued),
+            (1, Some("next".into()))
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Judges objects by the server's pipeline.
+//! Evaluates objects with the server's pipeline.
 //!
-//! The pipeline gets each object as the CREATE that would make it, once for each plugin and phase: as a review to the
-//! path of this plugin alone. So every plugin sees the object as it exists, no result depends on another plugin, and a
-//! changed plugin leaves the results of the others valid.
+//! The pipeline gets each object as its own CREATE request, once for each plugin and phase, on the path of this plugin
+//! alone. So every plugin sees the object as it exists, and no result depends on another plugin. If one plugin changes,
+//! the results of the others stay valid.
 
 mod plugin;
 
@@ -17,7 +17,7 @@ use tollgate_admission::Endpoint;
 use tollgate_admission::namespaces::{Lookup, Namespaces};
 use tollgate_admission::review::decode::decode;
 use tollgate_cluster::Served;
-use tollgate_config::{Config, EngineConfig, Requests};
+use tollgate_config::{Config, EngineConfig, PluginConfig, Requests};
 use tollgate_engine::Engine;
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::pipeline::outcome::{Ended, Report};
@@ -58,7 +58,7 @@ pub struct Circumstances {
     pub now: SystemTime,
     /// A plugin is not called any more after this many faults in a row. None means that it always is.
     pub most_faults: Option<u32>,
-    /// Where calls are counted. The metrics of a server count reviews, so they are not for a scan.
+    /// The metrics that count the calls. A scan does not use the metrics of a server, because those count reviews.
     pub metrics: Arc<Metrics>,
 }
 
@@ -73,7 +73,7 @@ pub struct Outcome {
     pub calls: u64,
     /// The results of an earlier scan that were used again.
     pub reused: u64,
-    /// What the next scan may use again. None if it must judge the object anew.
+    /// The results that the next scan may use again. None if it must evaluate the object again.
     pub seen: Option<Seen>,
     /// The results that are not in `seen`.
     pub others: Vec<Finding>,
@@ -125,6 +125,11 @@ impl Bench {
     #[must_use]
     pub fn judges(&self) -> &[Judge] {
         &self.judges
+    }
+
+    /// The configurations of the plugins, in order.
+    pub fn configs(&self) -> impl Iterator<Item = &PluginConfig> {
+        self.judges.iter().map(|judge| &judge.plugin.config)
     }
 
     /// Returns the key of all plugins whose rules could match objects of a resource. None if results of one of them must
@@ -294,7 +299,7 @@ impl Bench {
         findings
     }
 
-    /// Returns the reports of a plugin, also if it is in mode audit. There is none if the plugin does not match.
+    /// Returns the reports of a plugin, also if it is in mode audit. The list is empty if the plugin does not match.
     async fn reports(
         &self,
         pipeline: &Pipeline,

@@ -7,7 +7,8 @@
 //! report      results → policy reports of bounded size
 //! exceptions  results → which exceptions are still needed
 //!
-//! background  share: which namespaces are this replica's → round: pages, changes, results → writer: reports that differ
+//! background  share: which namespaces are this replica's → round: pages, changes, results → writer: reports that differ,
+//!             board: counts for readers of the admin listener
 //! ```
 //!
 //! Modes, rules, selectors, conditions and exceptions count as at admission, because the same code decides. Both scans

@@ -27,7 +27,7 @@ pub struct Item {
     pub version: Option<Key>,
 }
 
-/// Where an object comes from.
+/// The origin of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// kube-apiserver: uid and resourceVersion identify the content.

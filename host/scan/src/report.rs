@@ -1,7 +1,7 @@
 //! Policy reports: `openreports.io/v1alpha1`, or `wgpolicyk8s.io/v1alpha2`.
 //!
-//! There is a report for each namespace and one for cluster-scoped objects. The bytes of a report depend only on the
-//! results, so that a scan without news writes nothing: a report has neither a time nor a resourceVersion.
+//! Each namespace has a report, and all cluster-scoped objects share one. The bytes of a report depend only on the
+//! results, so that a scan without changes writes nothing: a report has neither a time nor a resourceVersion.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use tollgate_config::ReportFormat as Format;
 
 use super::finding::{Finding, Judged, Place, Results, Summary, Verdict};
 
-/// What reports are made of results.
+/// The form of the reports.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// The API of the reports.
@@ -26,7 +26,7 @@ pub struct Layout {
     pub max_bytes: usize,
     /// Whether results that pass are listed, too. They always count in the summary.
     pub lists_passes: bool,
-    /// What is not in the reports because it could not be read, such as resources. Usually empty.
+    /// The resources and objects that are not in the reports, because they could not be read. Usually empty.
     pub missing: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub const OMITTED: &str = "tollgate.dev/omitted-results";
 pub const MISSING: &str = "tollgate.dev/not-scanned";
 /// Maximum length of that annotation.
 const LONGEST_MISSING: Limit = Limit::Bytes(1024);
-/// Maximum number of bytes of one report. etcd takes 1.5 MiB, and kube-apiserver adds to what is written.
+/// Maximum number of bytes of one report. etcd takes 1.5 MiB, and kube-apiserver adds fields.
 const PART_BYTES: usize = 512 * 1024;
 /// Bytes for everything in a report but its results.
 const FRAME_BYTES: usize = 2 * 1024;
@@ -179,7 +179,7 @@ impl<'l> Parts<'l> {
         }
     }
 
-    /// Counts results that are not listed. Those that pass would not be listed anyway.
+    /// Counts results that are not listed. Results that pass would not be listed anyway.
     fn count(&mut self, counted: Summary) {
         self.unlisted.extend(counted);
         let passes = match self.layout.lists_passes {

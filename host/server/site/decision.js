@@ -1,8 +1,8 @@
 // One review in whole: what `tollgate explain UID` prints.
 
 import { askAll } from "./api.js";
-import { announce, badge, count, digest, el, facts, list, milliseconds, number, table, time } from "./dom.js";
-import { objectName, places, pluginLink } from "./sections.js";
+import { announce, badge, count, digest, el, facts, list, milliseconds, number, pluginLink, table, time } from "./dom.js";
+import { objectName, places } from "./sections.js";
 
 export async function showDecision(uid, { replicas, all }) {
   const { answers, failures } = await askAll(replicas, `decisions/${encodeURIComponent(uid)}`);

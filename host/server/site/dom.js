@@ -99,6 +99,8 @@ export function address(view, parameters = {}) {
   return query ? `#${view}?${query}` : `#${view}`;
 }
 
+export const pluginLink = (name) => el("a", { href: address(`plugin/${encodeURIComponent(name)}`) }, name);
+
 export function announce(text) {
   document.getElementById("announce").textContent = text;
 }

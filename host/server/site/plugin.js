@@ -18,6 +18,7 @@ export async function showPlugin(name, { replicas }) {
       ? [el("div", { class: "table" }, table(`State of ${name} on each replica asked`, STATES, found)),
         el("p", { class: "links" },
           el("a", { href: address("decisions", { plugin: name }) }, "Decisions of this plugin"),
+          el("a", { href: address("scan", { search: name }) }, "Scan"),
           el("a", { href: address("exceptions", { search: name }) }, "Exceptions"),
           el("a", { href: address("costs", { search: name }) }, "Cost")),
         about(found[0])]

@@ -1,13 +1,15 @@
 // A section of the page: a search, a table of what the replicas answer, and its pages.
 //
-// A section is { id, title, about, path, list, filters, columns, compare, cursor, caption, after }:
+// A section is { id, title, about, path, list, filters, columns, compare, cursor, caption, before, combine, after }:
 //   path       where the replicas answer, such as `plugins`. A section whose path no replica knows is hidden.
 //   list       the key of the rows in an answer
-//   filters    the fields of the search: { name, label, hint, options }
-//   columns    the columns of the table: { label, cell, numeric, head }
+//   filters    the fields of the search: { name, label, hint, options, any }. `any` names the empty option.
+//   columns    the columns of the table: { label, cell, numeric, head }, or a function from the search to them
 //   compare    the order of rows of several replicas
 //   cursor     { parameter, of }: how to ask for the rows after a row. None if there is only one page.
 //   noun       what a row is, in the singular
+//   before     more to show above the table, from the answers
+//   combine    adds up answers of several replicas, or returns them as they are
 //   after      more to show below the table, from the rows
 
 import { address, announce, count, el, number, table } from "./dom.js";
@@ -17,7 +19,8 @@ import { askAll } from "./api.js";
 const ROWS = 50;
 
 // Builds a section and returns its element. `parameters` is the search, from the address.
-export async function show(section, { replicas, parameters, all }) {
+export async function show(section, { replicas, parameters: asked, all }) {
+  const parameters = known(section, asked);
   const results = el("div", { class: "results" });
   const element = el("section", { "aria-labelledby": "heading", class: "section" },
     el("h2", { id: "heading", tabindex: "-1" }, section.title),
@@ -27,6 +30,15 @@ export async function show(section, { replicas, parameters, all }) {
   const state = { section, replicas, parameters, all, results, trail: [] };
   await turnTo(state, {});
   return element;
+}
+
+// The search without values that are no option. Somebody else may have written the address.
+function known(section, parameters) {
+  const isKnown = ([name, value]) => {
+    const filter = section.filters.find((filter) => filter.name === name);
+    return !filter?.options || filter.options.includes(value);
+  };
+  return Object.fromEntries(Object.entries(parameters).filter(isKnown));
 }
 
 function searchForm(section, parameters) {
@@ -51,11 +63,11 @@ function trimmed(wanted) {
   return Object.fromEntries(pairs.filter(([, value]) => value));
 }
 
-function field({ name, label, hint, options }, value) {
+function field({ name, label, hint, options, any = "any" }, value) {
   const id = `filter-${name}`;
   const input = options
     ? el("select", { id, name }, ["", ...options].map((option) =>
-      el("option", { value: option, selected: option === value }, option || "any")))
+      el("option", { value: option, selected: option === value }, option || any)))
     : el("input", { id, name, value, type: "search", autocomplete: "off", spellcheck: "false", maxlength: "120",
       placeholder: hint });
   return el("div", { class: "field" }, el("label", { for: id }, label), input);
@@ -74,23 +86,26 @@ async function turnTo(state, cursors) {
   const answers = asked.answers.map((answer) => ({
     ...answer, rows: answer[section.list] ?? [], cursor: cursors[answer.replica],
   }));
-  const merged = merge(answers, { compare: section.compare, cursorOf: cursor?.of ?? (() => undefined), limit: ROWS });
+  const combined = section.combine?.(answers, parameters) ?? answers;
+  const merged = merge(combined, { compare: section.compare, cursorOf: cursor?.of ?? (() => undefined), limit: ROWS });
   const page = { ...merged, cursors: { ...cursors, ...merged.cursors } };
   const said = section.summary(answers, total);
   results.replaceChildren(
     ...asked.failures.map(({ replica, reason }) => el("p", { class: "notice bad" }, `${replica} did not answer: ${reason}`)),
+    ...(answers.length && section.before ? [section.before(answers)].flat().filter(Boolean) : []),
     ...(answers.length ? content(state, page, cursors, said) : []));
   results.removeAttribute("aria-busy");
   announce(answers.length ? `${section.title}: ${said}` : `${section.title}: no replica answered`);
 }
 
 function content(state, page, cursors, said) {
-  const { section, all } = state;
+  const { section, all, parameters } = state;
   if (!page.rows.length) {
     return [el("p", { class: "summary" }, said), el("p", { class: "empty" }, section.empty), pager(state, page, cursors)];
   }
   const replica = { label: "Replica", cell: (row) => row.replica };
-  const columns = all ? [...section.columns, replica] : section.columns;
+  const own = typeof section.columns === "function" ? section.columns(parameters) : section.columns;
+  const columns = all ? [...own, replica] : own;
   const from = state.trail.length * ROWS + 1;
   const caption = `${section.title}, ${number(from)} to ${number(from + page.rows.length - 1)}`;
   return [

@@ -1,11 +1,11 @@
 // The sections of the page, in the order of the navigation. A section appears when a replica knows its path. To add one,
 // write a definition as section.js describes it, and add it to the list at the end.
 
-import { address, badge, count, digest, el, list, milliseconds, number, percent, table, time } from "./dom.js";
+import { address, badge, count, digest, el, list, milliseconds, number, percent, pluginLink, table, time } from "./dom.js";
 import { byNumber, byText, total } from "./merge.js";
+import { scan } from "./scan.js";
 import { matches, onReplicas } from "./section.js";
 
-export const pluginLink = (name) => el("a", { href: address(`plugin/${encodeURIComponent(name)}`) }, name);
 export const decisionLink = (uid, text = uid) => el("a", { href: address(`decision/${encodeURIComponent(uid)}`) }, text);
 
 // Why a plugin is not as configured, in the words of the replica.
@@ -203,7 +203,8 @@ export function places(pointers = [], more = 0) {
 const exceptions = {
   id: "exceptions",
   title: "Exceptions",
-  about: "Requests that a plugin is not called for on purpose, from the configuration and from PluginExceptions.",
+  about: "Requests that a plugin is not called for on purpose, from the configuration and from PluginExceptions. "
+    + "Each replica knows its own uses, and what its part of the background scan says: an exception is needed if one of them needs it.",
   path: "exceptions",
   list: "exceptions",
   noun: "exception",
@@ -216,7 +217,10 @@ const exceptions = {
     { label: "Plugin", head: true, cell: (row) => pluginLink(row.plugin) },
     { label: "Name", cell: (row) => row.name },
     { label: "State", cell: (row) => badge(row.state) },
-    { label: "Until", cell: (row) => row.until },
+    { label: "Until", cell: (row) => el("span", { class: "nowrap" }, row.until) },
+    { label: "Uses", numeric: true, cell: uses },
+    { label: "Last use", cell: (row) => (row.uses ? time(row.uses.last) || "none" : "") },
+    { label: "In the scan", cell: needed },
     { label: "For", cell: scope },
     { label: "Reason", cell: (row) => row.reason },
   ],
@@ -224,6 +228,23 @@ const exceptions = {
   cursor: { parameter: "after", of: (row) => row.key },
   summary: (answers) => matches(answers, "exception"),
 };
+
+// How often this replica used the exception, and in a day. The first day has no mean.
+function uses({ uses: counted }) {
+  if (!counted) return "";
+  const often = counted.perDay === undefined ? "" : `, ${number(counted.perDay)} a day`;
+  return el("span", {}, `${number(counted.count)}${often}`, el("span", { class: "since" }, `since ${String(counted.since).slice(0, 10)}`));
+}
+
+const NEEDED = { needed: "good", "not-needed": "warn", unused: "warn" };
+
+// Whether objects that exist still need the exception, in the words of `tollgate scan`.
+function needed({ scan: found }) {
+  if (!found) return "";
+  const without = [found.refused && `${number(found.refused)} refused`, found.warned && `${number(found.warned)} warned about`].filter(Boolean);
+  const objects = `${count(found.objects, "object")}${without.length ? `, without it ${without.join(" and ")}` : ""}`;
+  return [badge(found.state, NEEDED[found.state]), ` ${objects}`];
+}
 
 const MOST_NAMES = 8;
 
@@ -273,4 +294,4 @@ function spread(values, show) {
     ["mean", "p95", "most"].map((name) => el("span", {}, el("abbr", {}, name), " ", show(values[name]))));
 }
 
-export const sections = [plugins, decisions, shadows, rollouts, exceptions, costs];
+export const sections = [plugins, decisions, shadows, rollouts, scan, exceptions, costs];

@@ -48,7 +48,7 @@ const ROLLOUTS: &str = "/rollouts";
 
 const MISSING: &str =
     "the credentials are missing or wrong: send those that admin.authentication asks for\n";
-/// What to do in a browser, which sends no tokens.
+/// Hint for the user of a browser, which sends no tokens.
 const FOR_BROWSERS: &str =
     "a browser sends no token: run `tollgate page`, which shows this page on your machine\n";
 
@@ -164,6 +164,7 @@ fn right(method: &Method, path: &str) -> Right {
     let path = match path {
         "/plugins" | "/exceptions" | "/replica" => "/tollgate/plugins",
         "/shadows" => "/tollgate/shadows",
+        "/scan" => "/tollgate/scan",
         "/costs" => "/tollgate/decisions",
         RELOAD => "/tollgate/reload",
         path if is_below(path, ROLLOUTS) => "/tollgate/rollouts",

@@ -33,7 +33,7 @@ pub(super) struct Authentication {
     client: Option<Arc<ClientCertificates>>,
     bearer: Option<Tokens>,
     basic: Option<Passwords>,
-    /// Who verifies tokens of the cluster, on the admin listener.
+    /// The verifier of tokens of the cluster, on the admin listener.
     reviewer: Option<Arc<dyn TokenReviewer>>,
 }
 
@@ -262,7 +262,7 @@ impl Authentication {
     }
 }
 
-/// Lets the reviewer decide about a token. Nobody else sees a text that cannot be a token.
+/// Lets the reviewer decide about a token. A text that cannot be a token is not sent to the reviewer.
 async fn review(
     reviewer: &dyn TokenReviewer,
     token: &str,

@@ -1,8 +1,8 @@
 //! The HTTPS server: TLS, HTTP, routes, caps, deadlines and the drain.
 //!
-//! The server knows nothing about plugins. It passes every review to a [`Gate`] and turns the gate's [`Reply`](tollgate_admission::Reply) into
-//! HTTP. The server also handles everything that can go wrong before and after: slow clients, oversized bodies, too
-//! many bytes at once, a panic in the gate, and a shutdown with requests in flight.
+//! The server knows nothing about plugins. It passes every review to a [`Gate`] and turns the gate's
+//! [`Reply`](tollgate_admission::Reply) into HTTP. The server also handles slow clients, oversized bodies, too many
+//! bytes at once, panics in the gate, and a shutdown with requests in flight.
 //!
 //! ```text
 //! accept → TLS handshake → HTTP/1.1 | HTTP/2 → route → body under two caps → Gate → answer
@@ -97,7 +97,7 @@ pub struct Listen {
     pub tls: Tls,
     /// The credentials that clients must present on the HTTPS listener.
     pub authentication: Authentication,
-    /// Who verifies tokens of the cluster on the admin listener. Needed for `admin.authentication.tokenReview`.
+    /// The verifier of tokens of the cluster on the admin listener. Needed for `admin.authentication.tokenReview`.
     pub token_reviewer: Option<Arc<dyn TokenReviewer>>,
     /// Whether reviews are traced. Only callers that are authenticated on the HTTPS listener decide which ones.
     pub traces: bool,
@@ -134,7 +134,7 @@ pub enum BindError {
     /// The admin listener would be open to everybody.
     #[error("admin.authentication: {0}")]
     Exposed(String),
-    /// Nobody verifies the tokens that administrators present.
+    /// The server has no verifier for the tokens that administrators present.
     #[error("admin.authentication.tokenReview: nobody verifies the tokens")]
     NoTokenReviewer,
     /// The thread that answers probes cannot start.

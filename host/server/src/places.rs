@@ -72,9 +72,9 @@ impl Places {
         })
     }
 
-    /// Takes a place for a new connection. At the limit, this evicts another connection, in this order: connections of
-    /// peers above their share, then those of the lowest standing, then those of the peer with the most places, then
-    /// those that have been quiet for longest. Returns none while no connection can be evicted.
+    /// Takes a place for a new connection. At the limit, this evicts another connection. Connections of peers above
+    /// their share go first, then those of the lowest standing, then those of the peer with the most places, then the
+    /// quietest. Returns none while no connection can be evicted.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr, activity: &Arc<Activity>) -> Option<Place> {
         let mut state = self.state();
         if state.taken.len() >= self.limit {

@@ -53,7 +53,7 @@ pub enum TelemetryError {
         "the log filter from {origin} is not valid: expected a level (error, warn, info, debug, trace) or target=level pairs joined by commas, such as info,tollgate=debug"
     )]
     Filter {
-        /// Where the filter comes from: `--log` or the environment variable.
+        /// The origin of the filter: `--log` or the environment variable.
         origin: &'static str,
         /// The parser's error.
         source: ParseError,

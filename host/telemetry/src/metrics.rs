@@ -22,6 +22,7 @@ mod lookups;
 mod plugin;
 mod rollout;
 mod scan;
+mod uses;
 
 use tollgate_admission::Phase;
 
@@ -34,6 +35,7 @@ pub use self::plugin::{Outcome, PluginMetrics};
 use self::rollout::RolloutMetrics;
 pub use self::rollout::RolloutReview;
 pub use self::scan::{ScanMetrics, Scanned};
+pub use self::uses::ExceptionUses;
 
 /// The media type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -118,7 +120,7 @@ pub enum Overload {
 /// The result of comparing a shadow's call with its plugin's call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Comparison {
-    /// Both gave the same answer.
+    /// The plugin and its shadow gave the same answer.
     Same,
     /// The answers differ.
     Different,

@@ -12,7 +12,7 @@ use crate::state::Seen;
 #[derive(Debug)]
 pub(crate) struct Memory {
     resources: BTreeMap<Served, Objects>,
-    /// The results of the resource that is being scanned, as far as the scan has not come to the object.
+    /// The earlier results of the resource that is being scanned, for objects that the scan has not reached yet.
     earlier: Objects,
     bytes: usize,
     max_bytes: usize,
@@ -129,7 +129,7 @@ impl Memory {
         true
     }
 
-    /// Ends the scan of a resource. Objects that the scan did not come to are gone. `stays` says which of them are
+    /// Ends the scan of a resource. Objects that the scan did not reach are gone. `stays` says which of them are
     /// kept, because a part of the list is missing.
     pub(crate) fn end(&mut self, resource: &Served, mut stays: impl FnMut(&Place) -> bool) {
         for (id, remembered) in std::mem::take(&mut self.earlier) {

@@ -1,7 +1,7 @@
 //! One scan of this replica's part of the cluster: finds the objects that changed, and judges them.
 //!
-//! kube-apiserver lists metadata alone, page by page. An object is read only if it changed, or if a plugin did that could
-//! match it. Where many objects of a page are to be read, kube-apiserver sends the page as a whole.
+//! The scan lists only metadata, page by page. It reads an object only if the object or a plugin that could match it
+//! has changed. If it must read many objects of a page, it reads the whole page.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::memory::{Memory, Remembered};
 use super::pace::Pace;
 use super::share::Share;
 use super::source::{Judges, Objects};
-use crate::finding::Summary;
+use crate::finding::{Finding, Results, Summary};
 use crate::inventory::{completed, read_object, read_page};
 use crate::key::Key;
 use crate::object::{self, Origin, Read};
@@ -28,7 +28,7 @@ pub(crate) struct Round<'r, O, J> {
     pub(crate) tally: Tally,
 }
 
-/// What a scan came to.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// The objects in this replica's part.
@@ -39,18 +39,50 @@ pub(crate) struct Tally {
     pub(crate) calls: u64,
     /// The results that there was no memory for.
     pub(crate) counted: BTreeMap<Option<String>, Summary>,
+    /// The same results, also by plugin.
+    pub(crate) counted_by_plugin: BTreeMap<Option<String>, BTreeMap<String, Summary>>,
     /// The resources that could not be read, each with the reason.
     pub(crate) unread: BTreeMap<String, String>,
 }
 
 /// From this number on, the objects of a page are read together.
 const TOGETHER: usize = 8;
-/// Maximum number of values in a page. Where there are more, its objects are read one by one.
+/// Maximum number of values in a page. If a page has more, the scan reads its objects one by one.
 const MOST_PAGE_VALUES: u32 = 300_000;
 /// Maximum number of values in an object. An object of 3 MiB, the largest that kube-apiserver takes, has fewer.
 const MOST_OBJECT_VALUES: u32 = 2_000_000;
 /// How often a list may expire before its last page.
 const MOST_EXPIRED: u32 = 10;
+
+// === impl Tally ===
+
+impl Tally {
+    /// Counts results that there is no memory for.
+    fn count(&mut self, namespace: Option<String>, findings: &[Finding]) {
+        let plugins = self.counted_by_plugin.entry(namespace.clone());
+        let plugins = plugins.or_default();
+        for finding in findings {
+            let plugin = plugins.entry(finding.plugin.clone()).or_default();
+            plugin.add(finding.verdict);
+        }
+        let counted = self.counted.entry(namespace).or_default();
+        counted.extend(Summary::of(findings.iter()));
+    }
+
+    /// Returns the counts of each plugin in a namespace: of its results in memory, and of those without room.
+    pub(crate) fn by_plugin<'t>(
+        &'t self,
+        namespace: &Option<String>,
+        results: &'t Results,
+    ) -> BTreeMap<&'t str, Summary> {
+        let mut plugins = results.by_plugin();
+        let counted = self.counted_by_plugin.get(namespace);
+        for (plugin, summary) in counted.into_iter().flatten() {
+            plugins.entry(plugin).or_default().extend(*summary);
+        }
+        plugins
+    }
+}
 
 // === impl Round ===
 
@@ -228,8 +260,7 @@ impl<O: Objects, J: Judges> Round<'_, O, J> {
         let remembered = Remembered::new(&outcome);
         if !self.memory.keep(resource, id, remembered) {
             let namespace = outcome.item.place.namespace.clone();
-            let counted = self.tally.counted.entry(namespace).or_default();
-            counted.extend(Summary::of(outcome.judged.findings.iter()));
+            self.tally.count(namespace, &outcome.judged.findings);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
-//! Which part of the cluster this replica scans: the namespaces for which its hash is the highest among the replicas.
+//! Computes the part of the cluster that this replica scans: the namespaces for which its hash is the highest among
+//! the replicas.
 //!
-//! When a replica comes or goes, only the namespaces that it gets or had change hands.
+//! When a replica starts or stops, only its namespaces move.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +12,7 @@ use crate::key::Key;
 pub(crate) struct Share {
     own: String,
     replicas: BTreeSet<String>,
-    /// What has been computed already, by namespace. Cluster-scoped objects are together, like those of a namespace.
+    /// The results so far, by namespace. Cluster-scoped objects count as one namespace.
     owned: HashMap<Option<String>, bool>,
 }
 
@@ -36,6 +37,11 @@ impl Share {
             replicas,
             owned: HashMap::new(),
         }
+    }
+
+    /// The replicas that share the namespaces.
+    pub(crate) fn replicas(&self) -> &BTreeSet<String> {
+        &self.replicas
     }
 
     /// Whether this replica scans the objects of a namespace, or the cluster-scoped ones.

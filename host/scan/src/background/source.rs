@@ -1,4 +1,5 @@
-//! What a scan needs of the cluster and of the plugins. Tests put something simpler in their place.
+//! The interfaces to the cluster and to the plugins that a scan needs. Tests implement them in a
+//! simpler way.
 
 use tollgate_cluster::{Client, InventoryError, Part, Served, Versions};
 use tracing::Dispatch;

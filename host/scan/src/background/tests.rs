@@ -1,4 +1,4 @@
-//! A scan with objects and plugins of its own: what is read and judged again, and what is not.
+//! Scans with test objects and test plugins: which objects a scan reads and evaluates again.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tollgate_gate::plugin::PluginSet;
 
-/// What the last scan was about, and when it was.
+/// The inputs and the time of the last scan.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     last: Option<Last>,
@@ -19,7 +19,7 @@ struct Last {
     circumstances: Circumstances,
 }
 
-/// What makes a scan worthwhile before its time.
+/// The inputs whose change begins a scan before its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Circumstances {
     /// The serving plugins. A set that is gone is another one.

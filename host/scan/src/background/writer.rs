@@ -38,7 +38,7 @@ pub(crate) struct ClusterReports {
     pub(crate) selector: String,
 }
 
-/// What was written last.
+/// The reports that were written last.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     namespaces: BTreeMap<Option<String>, Wrote>,
@@ -51,7 +51,7 @@ struct Wrote {
     versions: BTreeMap<String, String>,
 }
 
-/// What became of the reports.
+/// The result of writing the reports.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) written: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Outcome {
     pub(crate) summary: Summary,
     /// The results that are counted and not listed.
     pub(crate) omitted: u64,
-    /// What could not be written, with the reason.
+    /// The reports that could not be written, each with the reason.
     pub(crate) failed: Vec<String>,
 }
 
@@ -142,7 +142,8 @@ impl Writer {
             let text = serde_json::to_string(&desired).unwrap_or_default();
             let content = Key::of(&[&text]);
             let live = live.remove(&namespace).unwrap_or_default();
-            if desired.is_empty() && live.is_empty() {
+            if desired.is_empty() && (live.is_empty() || !layout.missing.is_empty()) {
+                // Where something could not be read, no results does not mean that there are none: the reports stay.
                 continue;
             }
             let known = self.namespaces.get(&namespace);

@@ -141,7 +141,12 @@ fn key(plugin: &Plugin, config: &Config, now: SystemTime) -> Option<Key> {
     let entry = &plugin.config;
     let reads_time = entry.capabilities.contains(&Capability::Clock);
     let reads_objects = !entry.lookups.is_empty();
-    if reads_time || reads_objects || !matches!(plugin.state, PluginState::Loaded(_)) {
+    let asks_about_rights = entry.capabilities.contains(&Capability::Access);
+    if reads_time
+        || reads_objects
+        || asks_about_rights
+        || !matches!(plugin.state, PluginState::Loaded(_))
+    {
         return None;
     }
     // What the file says about listeners and folders is no part of a result.

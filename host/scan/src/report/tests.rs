@@ -1,4 +1,4 @@
-//! What is in reports, and their bounds.
+//! Tests the content of reports and their bounds.
 
 use super::*;
 use crate::finding::tests::{finding, judged, place};

@@ -33,7 +33,7 @@ struct Entry {
     value: Value,
 }
 
-/// Returns a part of the plugins. What the whole answer says beside the plugins stays.
+/// Returns a part of the plugins. The other fields of the answer stay.
 pub(super) fn plugins(mut whole: Value, query: &Query) -> Result<Value, String> {
     let plugins = take(&mut whole, "plugins");
     let plugins = plugins.into_iter().enumerate().map(|(index, mut plugin)| {
@@ -89,7 +89,7 @@ pub(super) fn rollouts(mut whole: Value, query: &Query) -> Result<Value, String>
     list(whole, "rollouts", rollouts.collect(), query)
 }
 
-/// Returns the most expensive of the selected plugins. The list has an order of its own and no next part.
+/// Returns the most expensive of the selected plugins. The list is in order of cost and has no next part.
 pub(super) fn costs(mut whole: Value, query: &Query) -> Result<Value, String> {
     let mut costs = take(&mut whole, "costs");
     whole["total"] = json!(costs.len());

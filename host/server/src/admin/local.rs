@@ -21,7 +21,7 @@ use super::{MAX_CONNECTIONS, READING, site};
 use crate::bounded;
 use crate::page::Page;
 
-/// Where the content of the page comes from.
+/// The source of the page's content.
 pub trait Source: Send + Sync + 'static {
     /// Returns the names of the replicas.
     ///

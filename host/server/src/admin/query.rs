@@ -1,5 +1,6 @@
 //! The parameters of a request to the admin listener.
 
+use tollgate_admission::scan::{By, RESULTS, ScanSearch};
 use tollgate_admission::search::Search;
 
 /// The decoded parameters, each at most once.
@@ -61,6 +62,28 @@ impl Query {
         limit
             .filter(|limit| (1..=MOST).contains(limit))
             .ok_or_else(|| format!("the parameter limit must be a number from 1 to {MOST}"))
+    }
+
+    /// The question about the results of the background scan.
+    pub(super) fn scan(&self) -> Result<ScanSearch, String> {
+        let result = self.text("result");
+        if result.is_some_and(|word| !RESULTS.contains(&word)) {
+            let words = RESULTS.join(", ");
+            return Err(format!("the parameter result must be one of {words}"));
+        }
+        let by = match self.text("by") {
+            None => By::Both,
+            Some(word) => {
+                By::parse(word).ok_or("the parameter by must be namespace, plugin or empty")?
+            }
+        };
+        Ok(ScanSearch {
+            search: self.text("search").map(str::to_owned),
+            result: result.map(str::to_owned),
+            by,
+            after: self.text("after").map(str::to_owned),
+            limit: self.limit()?,
+        })
     }
 
     /// The question about decisions.
@@ -155,5 +178,31 @@ mod tests {
             ..Search::default()
         };
         assert_eq!(search, Ok(expected));
+    }
+
+    #[test]
+    fn reads_search_of_scan_results() {
+        let scan = |query: &str| {
+            let known = ["limit", "after", "search", "result", "by"];
+            Query::parse(Some(query), &known).expect("decodes").scan()
+        };
+        let expected = ScanSearch {
+            search: Some("team-1".to_owned()),
+            result: Some("fail".to_owned()),
+            by: By::Namespace,
+            after: Some("1 2 team-10 ".to_owned()),
+            limit: 7,
+        };
+        let found = scan("search=team-1&result=fail&by=namespace&after=1+2%20team-10+&limit=7");
+        assert_eq!(found, Ok(expected));
+        assert_eq!(scan("by=&result=").map(|found| found.by), Ok(By::Both));
+        for (query, word) in [
+            ("result=bad", "error, fail, warn, skip, pass"),
+            ("by=object", "by must be"),
+            ("limit=0", "limit"),
+        ] {
+            let error = scan(query).expect_err(query);
+            assert!(error.contains(word), "{error}");
+        }
     }
 }

@@ -20,6 +20,9 @@ const SEARCH: &[&str] = &[
     "verdict",
 ];
 
+/// The parameters of a search among the results of the background scan.
+const SCAN: &[&str] = &["limit", "after", "search", "result", "by"];
+
 /// Answers a GET request. `replica` is the name of this one.
 pub(super) fn read<G: Gate>(gate: &G, replica: &str, uri: &Uri) -> Page {
     let path = uri.path();
@@ -32,6 +35,7 @@ pub(super) fn read<G: Gate>(gate: &G, replica: &str, uri: &Uri) -> Page {
         "/shadows" => list(uri, listing::shadows, || gate.shadows()),
         "/rollouts" => list(uri, listing::rollouts, || gate.rollouts()),
         "/costs" => part(uri, listing::costs, || gate.costs()),
+        "/scan" => scan(gate, uri),
         "/decisions" => decisions(gate, uri),
         "/replica" => Ok(state(gate, replica)),
         site::REPLICAS => Ok(site::replicas([(replica, "../".to_owned())])),
@@ -41,7 +45,7 @@ pub(super) fn read<G: Gate>(gate: &G, replica: &str, uri: &Uri) -> Page {
                 None => Page::text(
                     StatusCode::NOT_FOUND,
                     "no such path: expected /page/, /plugins, /exceptions, /shadows, /rollouts, /decisions, /costs, \
-                     /replica or, with POST, /reload, /rollouts/PLUGIN/promote and /rollouts/PLUGIN/rollback; /livez, /readyz and /metrics are on the probes listener (probes.listen)\n",
+                     /scan, /replica or, with POST, /reload, /rollouts/PLUGIN/promote and /rollouts/PLUGIN/rollback; /livez, /readyz and /metrics are on the probes listener (probes.listen)\n",
                 ),
             };
         }
@@ -78,6 +82,12 @@ fn decisions<G: Gate>(gate: &G, uri: &Uri) -> Result<Value, String> {
     Ok(gate.search(&query.search()?))
 }
 
+/// The selected results of the background scan.
+fn scan<G: Gate>(gate: &G, uri: &Uri) -> Result<Value, String> {
+    let query = Query::parse(uri.query(), SCAN)?;
+    Ok(gate.scan(&query.scan()?))
+}
+
 fn decisions_of<G: Gate>(gate: &G, uid: &str) -> Page {
     let decisions = gate.decisions(Some(uid));
     let none = decisions["decisions"].as_array().is_none_or(Vec::is_empty);
@@ -91,7 +101,7 @@ fn decisions_of<G: Gate>(gate: &G, uid: &str) -> Page {
     Page::json(StatusCode::OK, &decisions)
 }
 
-/// What this replica says about itself.
+/// Returns this replica's description of itself.
 fn state<G: Gate>(gate: &G, replica: &str) -> Value {
     let readiness = gate.readiness();
     json!({

@@ -40,6 +40,7 @@ const FILES: &[File] = &[
         include_str!("../../site/overview.js"),
     ),
     ("plugin.js", SCRIPT, include_str!("../../site/plugin.js")),
+    ("scan.js", SCRIPT, include_str!("../../site/scan.js")),
     ("section.js", SCRIPT, include_str!("../../site/section.js")),
     (
         "sections.js",
@@ -48,8 +49,8 @@ const FILES: &[File] = &[
     ),
 ];
 
-/// Only files of the page itself are loaded and run, nothing is sent elsewhere, no other page may show this one, and
-/// no script may turn text into markup.
+/// Content-Security-Policy of the page. A browser loads and runs only the page's own files, and sends nothing
+/// elsewhere. No other page may embed this one, and no script may turn text into markup.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",

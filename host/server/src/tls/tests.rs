@@ -333,7 +333,7 @@ async fn keeps_previous_authority_when_expired_one_replaces_it() {
     assert_ne!(certificates.live.0.load().cert[0], first);
 }
 
-/// A CA, and what it signs.
+/// A CA and its certificate.
 struct Signer(rcgen::Issuer<'static, KeyPair>, String);
 
 impl Signer {

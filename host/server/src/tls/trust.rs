@@ -1,8 +1,8 @@
 //! Whether kube-apiserver trusts a certificate, by the CAs that are registered with it.
 //!
-//! A certificate of another CA must not be served before that CA is registered: kube-apiserver would refuse new
-//! connections. The issuer of a certificate knows nothing about the registration. cert-manager replaces certificate and CA
-//! in one step. kubelet then delivers them to each node at another time.
+//! The server must not serve a certificate of another CA before that CA is registered, because kube-apiserver would
+//! refuse new connections. The issuer of a certificate does not know the registration. cert-manager, for example,
+//! replaces certificate and CA in one step, and kubelet then delivers them to each node at a different time.
 
 use std::collections::BTreeSet;
 use std::fmt;

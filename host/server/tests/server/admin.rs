@@ -285,6 +285,7 @@ async fn accepts_tokens_of_cluster_that_have_the_right() {
         "/page/",
         "/exceptions",
         "/costs",
+        "/scan",
     ] {
         assert_eq!(call(Method::GET, path, reader).await.0, 200, "{path}");
     }
@@ -321,6 +322,7 @@ async fn accepts_tokens_of_cluster_that_have_the_right() {
         "reader get /tollgate/plugins",
         "reader get /tollgate/plugins",
         "reader get /tollgate/decisions",
+        "reader get /tollgate/scan",
         "reader post /tollgate/rollouts",
         "reader post /tollgate/reload",
         "reader get /tollgate/decisions",

@@ -20,6 +20,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_rustls::client::TlsStream;
+use tollgate_admission::scan::ScanSearch;
 use tollgate_admission::tokens::TokenReviewer;
 use tollgate_admission::{Body, Call, Gate, Instance, Readiness, Reloaded, Reply};
 use tollgate_config::{Admin, Authentication, Margin, Requests, SelfSigned, Tls};
@@ -152,6 +153,15 @@ impl Gate for FakeGate {
 
     fn plugins(&self) -> serde_json::Value {
         serde_json::json!([{ "name": "echo" }])
+    }
+
+    /// Says what was asked for.
+    fn scan(&self, search: &ScanSearch) -> serde_json::Value {
+        let by = format!("{:?}", search.by);
+        serde_json::json!({
+            "enabled": true, "search": search.search, "result": search.result, "by": by, "after": search.after,
+            "limit": search.limit, "results": [],
+        })
     }
 
     async fn reload(&self) -> Option<Reloaded> {

@@ -107,6 +107,41 @@ async fn answers_parts_of_lists_and_refuses_other_parameters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn asks_the_gate_for_a_part_of_the_scan() {
+    let fixture = Fixture::start(Settings::default()).await;
+    let of = async |path: &str| {
+        let (status, text) = fixture.admin(path).await;
+        assert_eq!(status, 200, "{path}: {text}");
+        serde_json::from_str::<Value>(&text).expect("JSON")
+    };
+    let whole = of("/scan").await;
+    assert_eq!(
+        (&whole["by"], &whole["limit"]),
+        (&json!("Both"), &json!(50))
+    );
+    assert_eq!(
+        (&whole["search"], &whole["after"]),
+        (&Value::Null, &Value::Null)
+    );
+    let part = of("/scan?search=team&result=fail&by=plugin&after=1+2++labels&limit=200").await;
+    let expected = json!({
+        "enabled": true, "search": "team", "result": "fail", "by": "Plugin", "after": "1 2  labels", "limit": 200,
+        "results": [],
+    });
+    assert_eq!(part, expected);
+    for path in [
+        "/scan?limit=201",
+        "/scan?result=bad",
+        "/scan?by=object",
+        "/scan?namespace=shop",
+        "/scan?search=%ff",
+    ] {
+        let (status, text) = fixture.admin(path).await;
+        assert_eq!(status, 400, "{path}: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_needs_the_credentials_of_the_listener() {
     let directory = tempfile::tempdir().expect("a directory");
     let fixture = Fixture::start(Settings {
@@ -121,6 +156,7 @@ async fn page_needs_the_credentials_of_the_listener() {
         "/page/app.js",
         "/page/replicas",
         "/costs",
+        "/scan",
         "/replica",
     ] {
         let request = || client.get(format!("https://localhost:{port}{path}"));

@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-/// What is to say about one lookup of a plugin.
+/// The values of the metrics about one lookup of a plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LookupReading {
     /// The number of objects.

@@ -3,7 +3,7 @@
 //! A lookup in a family hashes and compares labels under a lock. The series of a plugin are therefore resolved once, at
 //! load. After that, a call touches only atomics.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +13,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use tollgate_admission::{Cost, Phase};
+
+use super::ExceptionUses;
 
 /// Buckets for the duration of a call, in seconds. A small policy takes 10 µs. The last bucket, 1 s, is above the
 /// default limit.
@@ -71,8 +73,8 @@ pub(super) struct PluginFamilies {
     excepted: Family<PhaseLabels, Counter>,
     exception_uses: Family<ExceptionLabels, Counter>,
     exception_last_use: Family<ExceptionLabels, Gauge<f64, AtomicU64>>,
-    /// The exceptions that have series, by plugin and name.
-    exceptions: Arc<Mutex<HashSet<(String, String)>>>,
+    /// The exceptions that have series, by plugin and name, and since when.
+    exceptions: Arc<Mutex<Exceptions>>,
     existing_violations: Family<PluginLabels, Counter>,
     reinvocations: Family<PluginLabels, Counter>,
     not_converging: Family<PluginLabels, Counter>,
@@ -115,6 +117,8 @@ struct ExceptionLabels {
     plugin: String,
     exception: String,
 }
+
+type Exceptions = HashMap<(String, String), SystemTime>;
 
 /// Maximum number of exceptions with series of their own. Names of resources come and go while the host runs.
 const MOST_EXCEPTIONS: usize = 1_000;
@@ -209,6 +213,25 @@ impl PluginMetrics {
         last.set(since.as_secs_f64());
     }
 
+    /// Returns the uses of an exception. None if it has no counter of its own.
+    #[must_use]
+    pub fn exception_uses(&self, name: &str) -> Option<ExceptionUses> {
+        let families = &self.inner.families;
+        let labels = ExceptionLabels {
+            plugin: self.inner.name.clone(),
+            exception: name.to_owned(),
+        };
+        let since = {
+            let known = families.exceptions.lock();
+            let known = known.unwrap_or_else(PoisonError::into_inner);
+            *known.get(&(labels.plugin.clone(), labels.exception.clone()))?
+        };
+        let count = families.exception_uses.get(&labels)?.get();
+        let last = families.exception_last_use.get(&labels);
+        let last = last.map(|last| UNIX_EPOCH + Duration::from_secs_f64(last.get()));
+        Some(ExceptionUses { count, last, since })
+    }
+
     /// Counts an UPDATE that was allowed because its violation existed before.
     pub fn existing_violation(&self) {
         let family = &self.inner.families.existing_violations;
@@ -253,13 +276,14 @@ impl PluginMetrics {
         let known = &self.inner.families.exceptions;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (plugin, name.to_owned());
-        let has_series = known.contains(&key) || known.len() < MOST_EXCEPTIONS;
+        let has_series = known.contains_key(&key) || known.len() < MOST_EXCEPTIONS;
         let (plugin, name) = key;
         if !has_series {
             let exception = OTHER_EXCEPTIONS.to_owned();
             return ExceptionLabels { plugin, exception };
         }
-        known.insert((plugin.clone(), name.clone()));
+        let key = (plugin.clone(), name.clone());
+        known.entry(key).or_insert_with(SystemTime::now);
         ExceptionLabels {
             plugin,
             exception: name,
@@ -607,5 +631,30 @@ mod tests {
         assert_eq!(text.matches(uses).count(), MOST_EXCEPTIONS + 1);
         assert!(text.contains(&format!("{uses}\"other\"}} 5")));
         assert!(text.contains(&format!("{uses}\"e-0\"}} 2")));
+        assert_eq!(plugin.exception_uses("e-0").map(|uses| uses.count), Some(2));
+        let without_series = format!("e-{MOST_EXCEPTIONS}");
+        assert_eq!(plugin.exception_uses(&without_series), None);
+    }
+
+    #[test]
+    fn knows_the_uses_of_an_exception() {
+        let metrics = Metrics::new();
+        let plugin = metrics.plugin("labels");
+        assert_eq!(plugin.exception_uses("legacy"), None);
+        plugin.expect_exception("legacy");
+        let unused = plugin.exception_uses("legacy").expect("a counter");
+        assert_eq!((unused.count, unused.last), (0, None));
+        let now = SystemTime::now();
+        plugin.excepted(Phase::Mutate, "legacy", now);
+        plugin.excepted(Phase::Validate, "legacy", now);
+        let uses = metrics.plugin("labels").exception_uses("legacy");
+        let uses = uses.expect("a counter");
+        assert_eq!((uses.count, uses.since), (2, unused.since));
+        let last = uses.last.expect("a use");
+        let difference = last
+            .duration_since(now)
+            .or_else(|_| now.duration_since(last));
+        assert!(difference.is_ok_and(|difference| difference < Duration::from_millis(1)));
+        assert_eq!(metrics.plugin("other").exception_uses("legacy"), None);
     }
 }

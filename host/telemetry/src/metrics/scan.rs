@@ -25,7 +25,7 @@ pub struct ScanMetrics {
     reports: Counter,
 }
 
-/// What a scan of this replica found.
+/// The results of a scan of this replica.
 #[derive(Clone, Debug, Default)]
 pub struct Scanned {
     /// Whether everything could be read and written.

@@ -1,4 +1,4 @@
-//! Which reports are written, and which are left alone.
+//! Tests which reports are written, and which are left alone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,12 +77,23 @@ async fn write(
     share: &mut Share,
     namespaces: &[&str],
 ) -> Outcome {
+    write_without(&[], cluster, writer, share, namespaces).await
+}
+
+/// Writes the reports of a scan that could not read something.
+async fn write_without(
+    missing: &[&str],
+    cluster: &Cluster,
+    writer: &mut Writer,
+    share: &mut Share,
+    namespaces: &[&str],
+) -> Outcome {
     let layout = Layout {
         format: ReportFormat::Openreports,
         name: "tollgate".to_owned(),
         max_bytes: 1 << 20,
         lists_passes: false,
-        missing: Vec::new(),
+        missing: missing.iter().map(ToString::to_string).collect(),
     };
     let with_results: BTreeSet<Option<String>> = namespaces
         .iter()
@@ -140,4 +151,22 @@ async fn reports_of_other_replicas_are_left_alone_and_failures_are_tried_again()
         assert_eq!(outcome.failed, ["forbidden"]);
     }
     assert_eq!(cluster.writes.get(), 2);
+}
+
+#[tokio::test]
+async fn reports_stay_while_what_they_are_about_cannot_be_read() {
+    let cluster = Cluster::default();
+    let own = (Some("shop".to_owned()), "tollgate".to_owned());
+    cluster.reports.borrow_mut().insert(own.clone(), 7);
+    // A server that has just started has no results of earlier scans.
+    let mut writer = Writer::default();
+    for _ in 0..2 {
+        let outcome = write_without(&["pods"], &cluster, &mut writer, &mut alone(), &[]).await;
+        assert_eq!((outcome.written, cluster.writes.get()), (0, 0));
+        assert_eq!(cluster.reports.borrow().get(&own), Some(&7));
+    }
+    // The list works again, and there is nothing to report.
+    let outcome = write(&cluster, &mut writer, &mut alone(), &[]).await;
+    assert_eq!((outcome.written, cluster.writes.get()), (1, 1));
+    assert!(cluster.reports.borrow().is_empty());
 }
