@@ -42,6 +42,8 @@ pub struct Group {
     pub window: Duration,
     /// The pace of the requests.
     pub pace: Pace,
+    /// Sides with another pace.
+    pub own_paces: Vec<(Side, Pace)>,
 }
 
 /// The results of one subject, round by round.
@@ -131,7 +133,7 @@ impl Bench {
         let server = self.fleet.get(setup)?;
         let plugins = match setup.side {
             Side::Host | Side::Native => setup.plugins,
-            Side::Empty => 0,
+            Side::Empty | Side::ControllerRuntime | Side::KubeRs | Side::Floor => 0,
         };
         let order = Order {
             address: server.address(),
@@ -139,7 +141,7 @@ impl Bench {
             path: setup.work.path().to_owned(),
             body,
             connections: subject.connections,
-            pace: group.pace,
+            pace: group.pace_of(setup.side),
             warm_up: WARM_UP,
             duration: group.window,
             max_requests: MAX_REQUESTS,
@@ -159,6 +161,17 @@ impl Bench {
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
         Ok(file)
+    }
+}
+
+// === impl Group ===
+
+impl Group {
+    /// The pace of the requests to a side.
+    #[must_use]
+    pub fn pace_of(&self, side: Side) -> Pace {
+        let own = self.own_paces.iter().find(|(of, _)| *of == side);
+        own.map_or(self.pace, |(_, pace)| *pace)
     }
 }
 
@@ -183,7 +196,7 @@ impl Subject {
         )
     }
 
-    /// Returns the same case for another side. The native controls are always in Rust.
+    /// Returns the same case for another side. Only the host has plugins in other languages than Rust.
     #[must_use]
     pub fn on(&self, side: Side) -> Self {
         let mut other = self.clone();
@@ -244,12 +257,15 @@ impl Figures {
     /// The latency in microseconds that a share of the requests does not exceed: the median of the rounds.
     #[must_use]
     pub fn latency(&self, share: f64) -> f64 {
+        median(self.latencies_at(share))
+    }
+
+    /// The latency in microseconds that a share of the requests does not exceed, in each round.
+    #[must_use]
+    pub fn latencies_at(&self, share: f64) -> Vec<f64> {
         let rounds = self.rounds.iter();
-        median(
-            rounds
-                .map(|round| round.value_at_quantile(share) as f64 / 1e3)
-                .collect(),
-        )
+        let at = |round: &Histogram<u64>| round.value_at_quantile(share) as f64 / 1e3;
+        rounds.map(at).collect()
     }
 }
 
@@ -277,12 +293,18 @@ impl Results {
     /// # Errors
     /// Fails if one of the two was not measured.
     pub fn slope(&self, few: &Subject, many: &Subject) -> anyhow::Result<f64> {
+        Ok(median(self.slopes(few, many)?))
+    }
+
+    /// Returns the cost of one more plugin in each round.
+    ///
+    /// # Errors
+    /// Fails if one of the two was not measured.
+    pub fn slopes(&self, few: &Subject, many: &Subject) -> anyhow::Result<Vec<f64>> {
         let plugins = many.setup.plugins.saturating_sub(few.setup.plugins) as f64;
         let rounds = self.of(few)?.cpu_microseconds.iter();
         let rounds = rounds.zip(&self.of(many)?.cpu_microseconds);
-        Ok(median(
-            rounds.map(|(few, many)| (many - few) / plugins).collect(),
-        ))
+        Ok(rounds.map(|(few, many)| (many - few) / plugins).collect())
     }
 
     /// Checks that both sides give the same patch. A side that does something else would be faster.
@@ -321,9 +343,42 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
+/// Returns the upper quartile: the smallest value that three quarters of the values do not exceed. For no values it is
+/// NaN.
+#[must_use]
+pub fn upper_quartile(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let rank = (values.len() * 3).div_ceil(4);
+    let value = rank.checked_sub(1).and_then(|index| values.get(index));
+    value.copied().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn upper_quartile_covers_three_quarters() {
+        let values = vec![7.0, 1.0, 6.0, 2.0, 5.0, 3.0, 4.0];
+        assert!((upper_quartile(values) - 6.0).abs() < 1e-9);
+        assert!((upper_quartile(vec![4.0, 1.0, 2.0, 3.0]) - 3.0).abs() < 1e-9);
+        assert!((upper_quartile(vec![1.0]) - 1.0).abs() < 1e-9);
+        assert!(upper_quartile(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn side_can_have_its_own_pace() {
+        let group = Group {
+            name: "paces",
+            subjects: Vec::new(),
+            rounds: 1,
+            window: Duration::ZERO,
+            pace: Pace::Saturating,
+            own_paces: vec![(Side::KubeRs, Pace::PerSecond(1.0))],
+        };
+        assert_eq!(group.pace_of(Side::KubeRs), Pace::PerSecond(1.0));
+        assert_eq!(group.pace_of(Side::Host), Pace::Saturating);
+    }
 
     #[test]
     fn median_is_middle_value() {

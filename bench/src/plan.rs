@@ -1,6 +1,8 @@
 //! Defines the measurements. The plan varies one axis at a time around one case, because the full product would take
 //! days.
 
+pub mod peers;
+
 use std::time::Duration;
 
 use crate::load::Pace;
@@ -88,6 +90,7 @@ pub fn groups(extent: Extent) -> Vec<Group> {
         wanted.then(|| by_object(name, *bytes, extent))
     }));
     groups.push(mutators(extent));
+    groups.extend(peers::groups());
     if extent == Extent::Full {
         let connections = CONNECTIONS.map(|connections| Subject {
             connections,
@@ -202,6 +205,7 @@ fn group(name: &'static str, subjects: Vec<Subject>) -> Group {
         rounds: ROUNDS,
         window: WINDOW,
         pace: Pace::Saturating,
+        own_paces: Vec::new(),
     }
 }
 

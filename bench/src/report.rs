@@ -2,6 +2,7 @@
 
 mod document;
 mod machine;
+mod peers;
 mod plots;
 mod table;
 mod targets;
@@ -117,6 +118,7 @@ impl Report {
             },
             "fairness": self.fairness.as_ref().map(fairness),
             "machine": self.machine.json(),
+            "ratios": peers::json(self),
             "targets": self.targets(),
         })
     }
@@ -127,7 +129,7 @@ fn case(group: &Group, subject: &Subject, figures: &Figures) -> Value {
     json!({
         "group": group.name,
         "subject": subject,
-        "pace": group.pace,
+        "pace": group.pace_of(subject.setup.side),
         "cpuMicrosecondsPerRequest": figures.cpu(),
         "requestsPerSecond": figures.rate(),
         "latencyMicroseconds": { "p50": p50, "p90": p90, "p99": p99, "p99.9": p999 },

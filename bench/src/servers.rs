@@ -1,4 +1,4 @@
-//! Runs the servers of both sides: the host as it ships, and the native control.
+//! Runs the servers of all sides: the host as it ships, the native control, and the peers.
 
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -10,6 +10,8 @@ use tollgate_tests::binary::profile_directory;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::server::{Server, Start};
 
+use crate::documents::UID;
+use crate::peers::Certificates;
 use crate::plugins::{Language, Work};
 
 /// The program that answers.
@@ -22,6 +24,12 @@ pub enum Side {
     Native,
     /// The control without any check.
     Empty,
+    /// A webhook in Go: controller-runtime with a typed Pod and one check.
+    ControllerRuntime,
+    /// A webhook in Rust: hyper, rustls and kube-rs with a typed Pod and one check.
+    KubeRs,
+    /// The webhook in Rust, which reads each body and does not parse it.
+    Floor,
 }
 
 /// The properties of one server.
@@ -44,6 +52,7 @@ pub struct Setup {
 pub struct Fleet {
     running: HashMap<Setup, Server>,
     code: PathBuf,
+    certificates: Certificates,
 }
 
 // === impl Side ===
@@ -56,6 +65,9 @@ impl Side {
             Self::Host => "host",
             Self::Native => "native",
             Self::Empty => "empty native",
+            Self::ControllerRuntime => "go webhook",
+            Self::KubeRs => "kube-rs",
+            Self::Floor => "floor",
         }
     }
 }
@@ -79,7 +91,7 @@ impl Fleet {
     /// Creates a fleet without running servers. Compiled plugins are kept in the target folder for the next run.
     ///
     /// # Errors
-    /// Fails if that folder cannot be created.
+    /// Fails if that folder or the peers' certificates cannot be created.
     pub fn new() -> anyhow::Result<Self> {
         let code = profile_directory().join("bench-code");
         std::fs::DirBuilder::new()
@@ -90,6 +102,7 @@ impl Fleet {
         Ok(Self {
             running: HashMap::new(),
             code,
+            certificates: Certificates::new()?,
         })
     }
 
@@ -121,13 +134,19 @@ impl Fleet {
         let (work, plugins) = (setup.work, setup.plugins);
         work.configure(&setup.language, plugins, &mut configuration);
         let threads = setup.threads.to_string();
-        let mut start = Start::default().environment("TOKIO_WORKER_THREADS", &threads);
-        if setup.side != Side::Host {
+        let mut start = Start::default()
+            .environment("TOKIO_WORKER_THREADS", &threads)
+            .environment("GOMAXPROCS", &threads);
+        if let Some(program) = setup.side.peer() {
+            start = self.certificates.give(start.program(program));
+        } else if setup.side != Side::Host {
             start = start.program(profile_directory().join("native-control"));
         }
-        if setup.side == Side::Empty {
-            start = start.argument("--empty");
-        }
+        start = match setup.side {
+            Side::Empty => start.argument("--empty"),
+            Side::Floor => start.argument("--floor").argument(UID),
+            _ => start,
+        };
         let server = start.start(configuration);
         if setup.side == Side::Host {
             let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,10 +1,11 @@
-//! `cargo xtask bench`: measures the cost of Tollgate, beside the same checks in plain Rust.
+//! `cargo xtask bench`: measures the cost of Tollgate, beside the same checks in plain Rust and webhooks of others.
 //!
 //! This command builds the programs and runs `bench/` to measure. With `--instructions` it measures no time and counts
 //! instructions instead.
 
 pub(crate) mod instructions;
 mod languages;
+mod peers;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -16,19 +17,21 @@ use crate::terminal::NOTABLE;
 use crate::workspace::Workspace;
 use crate::{cargo, terminal, toolchain};
 
-/// Measure Tollgate as it ships beside a native control: the same server and checks without WebAssembly.
+/// Measure Tollgate as it ships beside a native control, the same server and checks without WebAssembly, and beside
+/// webhooks that use controller-runtime and kube-rs.
 ///
-/// Builds both in release mode. Without --quick, also builds plugins in every language, which needs their compilers. A
-/// load generator in a separate process sends requests to both in turn over TLS.
+/// Builds all of them in release mode. The webhook in Go needs Go, and its modules come from Go's module proxy; without
+/// them it is skipped. Without --quick, also builds plugins in every language, which needs their compilers. A load
+/// generator in a separate process sends requests to all of them in turn over TLS.
 ///
-/// Takes about 10 minutes, or about 4 with --quick, after a first build of some 20. Nothing else should run on the
+/// Takes about 16 minutes, or about 10 with --quick, after a first build of some 20. Nothing else should run on the
 /// machine. Ends with the targets of docs/reference/performance.md, and whether this run meets them.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// Measure only the figures that the targets need.
     #[arg(long)]
     quick: bool,
-    /// Measure only this group, such as plugins; may be given several times.
+    /// Measure only this group, such as plugins or peers; may be given several times.
     #[arg(long, value_name = "GROUP", conflicts_with = "plots")]
     only: Vec<String>,
     /// Write all figures and the targets to a file.
@@ -51,8 +54,14 @@ pub(crate) struct Bench {
 
 /// The group that needs the plugins in all languages.
 const LANGUAGES: &str = "languages";
-/// The programs to build: the host, the native control, and the two that measure them.
-const BINARIES: [&str; 4] = ["tollgate", "native-control", "tollgate-bench", "load"];
+/// The programs to build: the host, the native control, the peer in Rust, and the two that measure them.
+const BINARIES: [&str; 5] = [
+    "tollgate",
+    "native-control",
+    "peer-kube-rs",
+    "tollgate-bench",
+    "load",
+];
 
 // === impl Bench ===
 
@@ -75,6 +84,9 @@ impl Bench {
         }
         println!("$ {}", cargo::typed(&command));
         cargo::run(&mut command)?;
+        if peers::are_wanted(&self.only) {
+            peers::build(&workspace)?;
+        }
         if self.compares_languages()
             && let Err(error) = languages::build(&workspace)
         {

@@ -62,7 +62,7 @@ fn call(criterion: &mut Criterion) {
                         let subject = black_box(subject.clone());
                         let report = loaded
                             .guest
-                            .call(&setup.engine, Phase::Validate, subject, deadline)
+                            .call(&setup.engine, Phase::Validate, &subject, deadline)
                             .await;
                         assert!(matches!(report.result, Ok(Answer::Allow)));
                     }

@@ -1,4 +1,5 @@
-//! Measures Tollgate beside the native control. `cargo xtask bench` builds everything that it needs and runs it.
+//! Measures Tollgate beside the native control and webhooks of others. `cargo xtask bench` builds everything that it
+//! needs and runs it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,20 +7,22 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 use tollgate_bench::fairness::Fairness;
-use tollgate_bench::measure::{Bench, Group};
+use tollgate_bench::measure::{Bench, Figures, Group, Subject};
 use tollgate_bench::plan::{self, Extent};
 use tollgate_bench::plugins::Language;
 use tollgate_bench::report::Report;
+use tollgate_bench::servers::Side;
 use tollgate_tests::binary::workspace;
 
-/// Measure Tollgate beside the native control.
+/// Measure Tollgate beside the native control and webhooks of others.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate-bench", about)]
 struct Cli {
     /// Measure only the figures that the targets need.
     #[arg(long)]
     quick: bool,
-    /// Measure only this group; may be given several times. Latency also needs the group `plugins`.
+    /// Measure only this group; may be given several times. Latency also needs the group `plugins`. `peers` stands for
+    /// all groups whose names begin with it.
     #[arg(long, value_name = "GROUP", conflicts_with = "plots")]
     only: Vec<String>,
     /// Write all figures to a file.
@@ -67,7 +70,9 @@ impl Cli {
     fn measure(&self, extent: Extent, report: &mut Report) -> anyhow::Result<()> {
         let mut groups = plan::groups(extent);
         let names = groups.iter().map(|group| group.name);
-        let names: Vec<&str> = names.chain([plan::LATENCY, plan::FAIRNESS]).collect();
+        let names: Vec<&str> = names
+            .chain([plan::peers::LATENCY, plan::LATENCY, plan::FAIRNESS])
+            .collect();
         if let Some(unknown) = self
             .only
             .iter()
@@ -84,7 +89,25 @@ impl Cli {
             if group.name == plan::BY_LANGUAGE {
                 print_left_out();
             }
+            if group.name == plan::peers::GROUPS[0] {
+                print_left_out_peers();
+            }
             measure(&mut bench, group, report)?;
+        }
+        if self.wants(plan::peers::LATENCY) {
+            let rate = |subject: Subject| {
+                report
+                    .figures(plan::peers::GROUPS[0], &subject)
+                    .map(Figures::rate)
+            };
+            let host = rate(plan::BASE).with_context(|| {
+                format!(
+                    "cannot measure the peers' latency without the rates from the group `{}`",
+                    plan::peers::GROUPS[0]
+                )
+            })?;
+            let go = rate(plan::peers::go()).ok();
+            measure(&mut bench, plan::peers::latency(host, go), report)?;
         }
         if self.wants(plan::LATENCY) {
             let saturating = report
@@ -101,7 +124,11 @@ impl Cli {
     }
 
     fn wants(&self, group: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == group)
+        let names = |only: &String| {
+            let rest = group.strip_prefix(only.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        self.only.is_empty() || self.only.iter().any(names)
     }
 }
 
@@ -112,6 +139,12 @@ fn print_left_out() {
             "skipping {}: its plugins have not been built",
             language.name()
         );
+    }
+}
+
+fn print_left_out_peers() {
+    for side in Side::PEERS.into_iter().filter(|side| !side.is_built()) {
+        eprintln!("SKIPPED: {}: it has not been built", side.name());
     }
 }
 

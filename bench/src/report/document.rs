@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::table::bytes;
-use super::{Report, Target};
+use super::{Report, Target, peers};
 use crate::measure::{Figures, Group, Results, Subject};
 use crate::plan::Extent;
 use crate::servers::Side;
@@ -43,6 +43,7 @@ fn results(report: &Report) -> String {
     for target in report.targets() {
         text.push_str(&target_row(&target));
     }
+    text.push_str(&peers::rows(report));
     for (group, results) in &report.groups {
         text.push_str(&group_table(group, results));
     }

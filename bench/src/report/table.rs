@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, Target};
+use super::{Report, Target, peers};
 use crate::fairness::Latencies;
 use crate::measure::{Figures, Group, Results, Subject};
 use crate::servers::Side;
@@ -23,6 +23,7 @@ pub(super) fn whole(report: &Report) -> String {
             text.push_str(&good_line(what, latencies));
         }
     }
+    text.push_str(&peers::lines(report));
     let targets = report.targets();
     if targets.is_empty() {
         return text;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Report;
+use super::{Report, peers};
 use crate::measure::Subject;
 use crate::plan::{
     BASE, BY_OBJECT, BY_PLUGINS, FAIRNESS, HUGE, LATENCY, MUTATORS, SMALL, at, empty,
@@ -149,7 +149,8 @@ pub(super) fn compare(report: &Report) -> Vec<Target> {
             what: promise.what,
         })
     };
-    PROMISES.iter().filter_map(target).collect()
+    let own = PROMISES.iter().filter_map(target);
+    own.chain(peers::targets(report)).collect()
 }
 
 fn slope_elsewhere(report: &Report, group: &str, bytes: usize) -> anyhow::Result<f64> {
