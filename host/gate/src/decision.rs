@@ -107,7 +107,7 @@ pub struct Called {
     pub mode: Cow<'static, str>,
     /// The failure policy, which decides how the plugin's faults count.
     pub failure_policy: Cow<'static, str>,
-    /// Which version of the plugin was called, and why, if a version is rolled out.
+    /// The version of the plugin that was called, and the reason, if a version is rolled out.
     #[serde(default, with = "optional", skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Arc<str>>,
     /// Index of the first rule of the plugin that matched.

@@ -1,10 +1,11 @@
 //! Exports traces and decisions, if the configuration has `telemetry`.
 //!
-//! The request path pays for the decision whether a review is traced, and for a copy of what is exported. Everything else
-//! happens on the exporters' threads. Spans and records are made from [`Decision`]s, which have no part of an object and no
-//! text of a plugin, and from what the host measures.
+//! The request path pays for the decision whether a review is traced, and for a copy of the exported data. Everything
+//! else happens on the exporters' threads. Spans and records are made from [`Decision`]s, which have no part of an
+//! object and no text of a plugin, and from the host's measurements.
 
 mod attributes;
+mod identities;
 mod records;
 mod spans;
 
@@ -24,7 +25,7 @@ use crate::decision::Decision;
 use crate::pipeline::Reviewed;
 use crate::plugin::PluginSet;
 use records::DecisionRecord;
-use spans::{ReviewSpans, SpanItem, TracedCall};
+use spans::{LateSpan, ReviewSpans, SpanItem, TracedCall};
 
 /// Exports the traces and decisions that the configuration selects.
 pub struct Exports {
@@ -57,7 +58,10 @@ enum Calls {
     /// The review is under way. Its calls are exported with it.
     Gathered(Vec<TracedCall>),
     /// The review is exported. Later calls are those of plugins in mode audit, and each is exported alone.
-    Exported,
+    Exported {
+        /// Whether names of objects, users and namespaces are exported.
+        with_names: bool,
+    },
 }
 
 // === impl Exports ===
@@ -159,7 +163,7 @@ impl Exports {
     }
 }
 
-/// Whether exports may name objects and users (`log.identities`). Without plugins, nobody says so.
+/// Whether exports may name objects, users and namespaces (`log.identities`). Without plugins, nobody says so.
 fn names_are_allowed(plugins: &PluginSet) -> bool {
     let mut plugins = plugins.iter().peekable();
     plugins.peek().is_some() && plugins.all(|plugin| plugin.config.log_identities)
@@ -175,10 +179,10 @@ impl Trace {
         with_names: bool,
         reply: &Reply,
     ) {
-        let calls = std::mem::replace(&mut *self.lock(), Calls::Exported);
+        let calls = std::mem::replace(&mut *self.lock(), Calls::Exported { with_names });
         let calls = match calls {
             Calls::Gathered(calls) => calls,
-            Calls::Exported => Vec::new(),
+            Calls::Exported { .. } => Vec::new(),
         };
         self.exporter.offer(SpanItem::Review(Box::new(ReviewSpans {
             context: self.context,
@@ -203,12 +207,18 @@ impl CallObserver for Trace {
             span_id: self.identifiers.span_id(),
             call,
         };
-        if let Calls::Gathered(calls) = &mut *self.lock() {
-            calls.push(call);
-            return;
-        }
-        self.exporter
-            .offer(SpanItem::Late(Box::new((self.context, call))));
+        let with_names = match &mut *self.lock() {
+            Calls::Gathered(calls) => {
+                calls.push(call);
+                return;
+            }
+            Calls::Exported { with_names } => *with_names,
+        };
+        self.exporter.offer(SpanItem::Late(Box::new(LateSpan {
+            context: self.context,
+            with_names,
+            call,
+        })));
     }
 }
 

@@ -17,13 +17,13 @@
 //! - [`pipeline`] leads a review through the plugins.
 //! - [`plugin`] turns a file into a guest.
 //! - [`live`] brings changes of the configuration and the plugins into service.
-//! - [`decision`] records what is reported about a review afterwards.
+//! - [`decision`] records the facts about a review that are shown afterwards.
 //! - [`export`] hands reviews to the exporters of traces and decisions.
 //! - [`recording`] hands reviews to the recorder.
 //! - [`shadow`] compares a plugin with its shadow version.
 //! - [`idle`] is for threads that must not hold up reviews.
 //!
-//! The other stages are crates of their own: `tollgate_server`, `tollgate_admission`, `tollgate_config`,
+//! The other stages are separate crates: `tollgate_server`, `tollgate_admission`, `tollgate_config`,
 //! `tollgate_engine` and `tollgate_json`.
 
 pub mod decision;

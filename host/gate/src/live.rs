@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot};
+use tollgate_admission::scan::{self, ScanSearch, Scans};
 use tollgate_admission::search::Search;
 use tollgate_admission::{
     Body, Call, Gate, Instance, Readiness, Reloaded, Reply, RolloutAnswer, RolloutChange,
@@ -39,6 +40,7 @@ use tollgate_config::Startup;
 
 pub use desired::Additions;
 pub use reclaim::Reclaim;
+pub use rollout::Link;
 pub use task::{Begin, Reconciler};
 
 use crate::pipeline::Pipeline;
@@ -63,8 +65,10 @@ pub struct Live {
     reclaim: Arc<Reclaim>,
     /// The reason why this replica must not be ready yet, beside missing plugins.
     waits: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
-    /// What the replicas of the cluster say about each plugin.
+    /// The reports of the cluster's replicas about each plugin.
     replicas: Option<Box<Replicas>>,
+    /// The results of the background scan of this replica. None if it is off.
+    scan: Option<Arc<dyn Scans>>,
 }
 
 /// Returns what each replica says about each plugin, by the plugin's name.
@@ -87,6 +91,7 @@ impl Live {
             reclaim: reconciler.reclaim(),
             waits: None,
             replicas: None,
+            scan: None,
         }
     }
 
@@ -107,6 +112,15 @@ impl Live {
     ) -> Self {
         Self {
             replicas: Some(Box::new(replicas)),
+            ..self
+        }
+    }
+
+    /// Adds what the background scan found: the content of `/scan`, and whether exceptions are still needed.
+    #[must_use]
+    pub fn with_scan(self, scan: Arc<dyn Scans>) -> Self {
+        Self {
+            scan: Some(scan),
             ..self
         }
     }
@@ -145,6 +159,9 @@ impl Gate for Live {
         if let Some(replicas) = &self.replicas {
             status::add_replicas(&mut plugins, replicas());
         }
+        if let Some(scan) = &self.scan {
+            scan.add_to_exceptions(&mut plugins);
+        }
         if self.pipeline.get().is_none() {
             // The first plugins are published a moment before the gate opens.
             plugins["state"] = "starting".into();
@@ -177,6 +194,13 @@ impl Gate for Live {
         match self.pipeline.get() {
             Some(pipeline) => pipeline.costs(),
             None => crate::decision::costs(&[]),
+        }
+    }
+
+    fn scan(&self, search: &ScanSearch) -> serde_json::Value {
+        match &self.scan {
+            Some(scan) => scan.page(search),
+            None => scan::disabled(),
         }
     }
 

@@ -12,6 +12,7 @@
 //! The bytes are untrusted. A compiler cannot be interrupted. Neither the compiler nor the rewriting of the snapshot is
 //! trusted not to panic or run out of memory. All of these steps therefore run in processes that the host can lose.
 
+mod excepting;
 #[doc(hidden)]
 pub mod fuzzing;
 mod load;

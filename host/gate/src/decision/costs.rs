@@ -1,4 +1,4 @@
-//! What each plugin cost in the kept decisions. A pure function of them.
+//! Computes the cost of each plugin from the kept decisions, as a pure function.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ impl Called {
     }
 }
 
-/// Mean, 95th percentile and largest of some values. There is at least one.
+/// Mean, 95th percentile and largest of some values. The list must not be empty.
 fn summary(values: &mut [u64], show: impl Fn(u64) -> Value) -> Value {
     values.sort_unstable();
     let count = values.len().max(1);

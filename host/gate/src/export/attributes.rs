@@ -1,7 +1,8 @@
-//! The attributes of spans and log records. There are no others.
+//! All attributes of spans and log records.
 
 use tollgate_otlp::message::KeyValue;
 
+use super::identities;
 use crate::decision::{Called, Decision};
 use tollgate_admission::trace::ObservedCall;
 
@@ -40,7 +41,7 @@ pub const PLUGIN_ATTRIBUTES: [&str; 10] = [
     "tollgate.plugin.cpu_milliseconds",
 ];
 
-/// Returns the attributes of a review. Names of objects and users are in it only `with_names`.
+/// Returns the attributes of a review. Names of objects, users and namespaces are in it only `with_names`.
 pub(super) fn of_decision(decision: &Decision, with_names: bool) -> Vec<KeyValue> {
     let mut attributes = vec![
         KeyValue::new("tollgate.review.uid", &*decision.uid),
@@ -61,7 +62,9 @@ pub(super) fn of_decision(decision: &Decision, with_names: bool) -> Vec<KeyValue
         let value = value.filter(|value| !value.is_empty());
         attributes.extend(value.map(|value| KeyValue::new(key, value)));
     };
-    text("tollgate.review.plugin", decision.only.as_deref());
+    let only = decision.only.as_deref();
+    let only = only.map(|name| identities::plugin(name, with_names));
+    text("tollgate.review.plugin", only);
     text(
         "tollgate.review.subresource",
         decision.sub_resource.as_deref(),
@@ -78,9 +81,14 @@ pub(super) fn of_decision(decision: &Decision, with_names: bool) -> Vec<KeyValue
 }
 
 /// Returns the attributes of a call. `called` is the part of the plugin in the decision, if the decision is known.
-pub(super) fn of_call(call: &ObservedCall, called: Option<&Called>) -> Vec<KeyValue> {
+pub(super) fn of_call(
+    call: &ObservedCall,
+    called: Option<&Called>,
+    with_names: bool,
+) -> Vec<KeyValue> {
+    let name = identities::plugin(&call.plugin, with_names);
     let mut attributes = vec![
-        KeyValue::new("tollgate.plugin.name", &*call.plugin),
+        KeyValue::new("tollgate.plugin.name", name),
         KeyValue::new("tollgate.plugin.mode", call.mode),
         KeyValue::new("tollgate.plugin.failure_policy", call.failure_policy),
         KeyValue::new("tollgate.plugin.phase", call.phase.name()),

@@ -2,17 +2,16 @@
 
 use std::time::SystemTime;
 
-use serde_json::{Value, json};
 use tollgate_otlp::message::{LogRecord, nanoseconds};
 use tollgate_otlp::{Item, TraceContext};
 
-use super::attributes;
+use super::{attributes, identities};
 use crate::decision::Decision;
 
 /// A decision that waits to be exported.
 pub(super) struct DecisionRecord {
     pub(super) decision: Box<Decision>,
-    /// Whether names of objects and users are exported.
+    /// Whether names of objects, users and namespaces are exported.
     pub(super) with_names: bool,
     /// The trace of the review, if it is traced.
     pub(super) context: Option<TraceContext>,
@@ -20,23 +19,7 @@ pub(super) struct DecisionRecord {
 
 /// The kind of event.
 const EVENT: &str = "tollgate.decision";
-/// The members of a decision that name objects and users.
-const NAMES: [&str; 3] = ["namespace", "name", "user"];
-
 // === impl DecisionRecord ===
-
-impl DecisionRecord {
-    /// Returns the decision as `/decisions` shows it.
-    fn body(&self) -> Value {
-        let mut body = json!(*self.decision);
-        if let Some(members) = body.as_object_mut().filter(|_| !self.with_names) {
-            for name in NAMES {
-                members.remove(name);
-            }
-        }
-        body
-    }
-}
 
 impl Item for DecisionRecord {
     type Record = LogRecord;
@@ -61,7 +44,7 @@ impl Item for DecisionRecord {
             observed_time_unix_nano: nanoseconds(SystemTime::now()),
             severity_number,
             severity_text: severity.to_owned(),
-            body: Some(self.body().into()),
+            body: Some(identities::document(&self.decision, self.with_names).into()),
             attributes: attributes::of_decision(&self.decision, self.with_names),
             flags: context.map_or(0, |_| 1),
             trace_id: context

@@ -7,7 +7,7 @@ use tollgate_admission::trace::ObservedCall;
 use tollgate_otlp::message::{KeyValue, Span, SpanKind, Status, StatusCode, nanoseconds};
 use tollgate_otlp::{Item, TraceContext};
 
-use super::attributes;
+use super::{attributes, identities};
 use crate::decision::Decision;
 
 /// Spans that wait to be exported.
@@ -15,7 +15,7 @@ pub(super) enum SpanItem {
     /// A review with its calls.
     Review(Box<ReviewSpans>),
     /// A call after the answer.
-    Late(Box<(TraceContext, TracedCall)>),
+    Late(Box<LateSpan>),
 }
 
 /// A review that was answered.
@@ -28,9 +28,17 @@ pub(super) struct ReviewSpans {
     pub(super) reply: &'static str,
     /// None if there was no review to decide about.
     pub(super) decision: Option<Decision>,
-    /// Whether names of objects and users are exported.
+    /// Whether names of objects, users and namespaces are exported.
     pub(super) with_names: bool,
     pub(super) calls: Vec<TracedCall>,
+}
+
+/// A call after the answer.
+pub(super) struct LateSpan {
+    pub(super) context: TraceContext,
+    /// Whether names of objects, users and namespaces are exported.
+    pub(super) with_names: bool,
+    pub(super) call: TracedCall,
 }
 
 /// A call of a plugin, with the id of its span.
@@ -71,13 +79,12 @@ impl Item for SpanItem {
         match self {
             Self::Review(review) => {
                 spans.push(review.span());
-                for call in &review.calls {
-                    spans.push(call.span(&review.context, review.decision.as_ref()));
-                }
+                let (context, decision) = (&review.context, review.decision.as_ref());
+                let calls = review.calls.iter();
+                spans.extend(calls.map(|call| call.span(context, decision, review.with_names)));
             }
             Self::Late(late) => {
-                let (context, call) = *late;
-                spans.push(call.span(&context, None));
+                spans.push(late.call.span(&late.context, None, late.with_names));
             }
         }
     }
@@ -122,7 +129,7 @@ impl ReviewSpans {
 // === impl TracedCall ===
 
 impl TracedCall {
-    fn span(&self, context: &TraceContext, decision: Option<&Decision>) -> Span {
+    fn span(&self, context: &TraceContext, decision: Option<&Decision>, with_names: bool) -> Span {
         let call = &self.call;
         let called = decision.and_then(|decision| {
             let mut plugins = decision.plugins.iter();
@@ -133,11 +140,15 @@ impl TracedCall {
             trace_id: context.trace_id.to_vec(),
             span_id: self.span_id.to_vec(),
             parent_span_id: context.span_id.to_vec(),
-            name: format!("{} {}", call.phase.name(), call.plugin),
+            name: format!(
+                "{} {}",
+                call.phase.name(),
+                identities::plugin(&call.plugin, with_names)
+            ),
             kind: SpanKind::Internal.into(),
             start_time_unix_nano: nanoseconds(call.began),
             end_time_unix_nano: nanoseconds(ended.unwrap_or(call.began)),
-            attributes: attributes::of_call(call, called),
+            attributes: attributes::of_call(call, called, with_names),
             status: status(call.fault.is_some()),
             flags: SAMPLED,
         }

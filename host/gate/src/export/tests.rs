@@ -10,14 +10,14 @@ use tollgate_otlp::Item as _;
 use tollgate_otlp::message::{AnyValue, Content, KeyValue, LogRecord, Span};
 
 use super::*;
-use crate::decision::Called;
+use crate::decision::{Called, Conflict, NotCalled};
 use crate::pipeline::outcome::{Ended, FaultReport, Report};
 
 const MARKER: &str = "marker";
 
 fn report(plugin: &str, ended: Ended) -> Report {
     Report {
-        plugin: PluginName::parse(plugin).unwrap(),
+        plugin: PluginName::parse_any(plugin).unwrap(),
         mode: Mode::Enforce,
         failure_policy: FailurePolicy::Fail,
         ended,
@@ -66,6 +66,29 @@ fn decision() -> Decision {
     decision
 }
 
+/// A decision of plugins of the namespace, with its name wherever it can be.
+fn decision_of_tenants() -> Decision {
+    let mut decision = decision();
+    decision.only = Some("shop/guard".to_owned());
+    let fault = FaultReport {
+        kind: "conflict",
+        message: "the plugin changes a value that shop/first wrote".to_owned(),
+    };
+    let mut conflicting = Called::of(&report("shop/guard", Ended::Faulted(fault)), None);
+    conflicting.conflicts = vec![Conflict {
+        pointer: "/metadata/labels/a".to_owned(),
+        with: "shop/first".to_owned(),
+    }];
+    let excepted = Ended::Excepted("old pods".into());
+    let excepted = Called::of(&report("shop/first", excepted), None);
+    decision.plugins.extend([conflicting, excepted]);
+    decision.not_called.push(NotCalled {
+        name: "shop/last".to_owned(),
+        why: "no rule matches".into(),
+    });
+    decision
+}
+
 fn call(plugin: &str, fault: Option<&'static str>) -> TracedCall {
     TracedCall {
         span_id: [4; 8],
@@ -93,18 +116,24 @@ fn context() -> TraceContext {
 }
 
 fn spans(with_names: bool) -> Vec<Span> {
+    let calls = vec![call("labels", None), call("images", Some("trap"))];
+    spans_of(decision(), calls, with_names)
+}
+
+fn spans_of(decision: Decision, calls: Vec<TracedCall>, with_names: bool) -> Vec<Span> {
+    let count = 1 + calls.len() as u64;
     let review = ReviewSpans {
         context: context(),
         began: SystemTime::UNIX_EPOCH,
         ended: SystemTime::UNIX_EPOCH + Duration::from_secs(2),
         endpoint: Endpoint::Validate,
         reply: "review",
-        decision: Some(decision()),
+        decision: Some(decision),
         with_names,
-        calls: vec![call("labels", None), call("images", Some("trap"))],
+        calls,
     };
     let item = SpanItem::Review(Box::new(review));
-    assert_eq!(item.count(), 3);
+    assert_eq!(item.count(), count);
     assert!(item.bytes() > 500);
     let mut spans = Vec::new();
     item.write(&mut spans);
@@ -112,8 +141,12 @@ fn spans(with_names: bool) -> Vec<Span> {
 }
 
 fn record(with_names: bool) -> LogRecord {
+    record_of(decision(), with_names)
+}
+
+fn record_of(decision: Decision, with_names: bool) -> LogRecord {
     let record = DecisionRecord {
-        decision: Box::new(decision()),
+        decision: Box::new(decision),
         with_names,
         context: Some(context()),
     };
@@ -221,11 +254,46 @@ fn names_are_left_out_where_the_log_leaves_them_out() {
 }
 
 #[test]
-fn calls_after_the_answer_are_exported_alone() {
-    let late = SpanItem::Late(Box::new((context(), call("labels", None))));
+fn namespaces_in_names_of_plugins_are_left_out_with_the_other_names() {
+    let exported = |with_names| {
+        let calls = vec![call("shop/guard", None), call("guard", Some("trap"))];
+        let spans = spans_of(decision_of_tenants(), calls, with_names);
+        let late = late("shop/guard", with_names);
+        (spans, late, record_of(decision_of_tenants(), with_names))
+    };
+    let all = format!("{:?}", exported(true));
+    for name in ["shop/guard", "shop/first", "shop/last"] {
+        assert!(all.contains(name), "{name} is not in {all}");
+    }
+    let (spans, late, record) = exported(false);
+    let all = format!("{spans:?}{late:?}{record:?}");
+    assert!(!all.contains("shop"), "the namespace is in {all}");
+    for name in ["guard", "first", "old pods", "last"] {
+        assert!(all.contains(name), "{name} is not in {all}");
+    }
+    assert_eq!(spans[1].name, "validate guard");
+    // The call belongs to the plugin of the namespace, and not to one of the cluster with the same name.
+    let ended = |span: &Span| text(&span.attributes, "tollgate.plugin.ended").map(str::to_owned);
+    assert_eq!(ended(&spans[1]).as_deref(), Some("fault"));
+    assert_eq!(ended(&spans[2]), None);
+}
+
+/// The span of a call after the answer.
+fn late(plugin: &str, with_names: bool) -> Vec<Span> {
+    let late = SpanItem::Late(Box::new(LateSpan {
+        context: context(),
+        with_names,
+        call: call(plugin, None),
+    }));
     assert_eq!(late.count(), 1);
     let mut spans = Vec::new();
     late.write(&mut spans);
+    spans
+}
+
+#[test]
+fn calls_after_the_answer_are_exported_alone() {
+    let spans = late("labels", true);
     assert_eq!(spans[0].parent_span_id, [2; 8]);
     assert_eq!(spans[0].trace_id, [1; 16]);
     assert_eq!(text(&spans[0].attributes, "tollgate.plugin.ended"), None);

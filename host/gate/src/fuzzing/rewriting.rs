@@ -297,7 +297,7 @@ impl Rewriting {
 
     async fn observe(&self, guest: &Guest, phase: Phase, subject: &Subject) -> Observed {
         let deadline = Instant::now() + LONG;
-        let report = guest.call(&self.engine, phase, subject.clone(), deadline);
+        let report = guest.call(&self.engine, phase, subject, deadline);
         Observed::of(report.await)
     }
 

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use tollgate_config::{Config, ConfigError, Origin, Serving};
 
+use super::rollout::Link;
+
 /// A source of the desired state. Tollgate reads it again whenever one of its files has changed.
 pub(super) trait Desired: Send + Sync + 'static {
     /// The name of the source, as `/plugins` shows it.
@@ -21,7 +23,7 @@ pub(super) trait Desired: Send + Sync + 'static {
     /// When the source cannot be read. For an invalid configuration, the error lists all problems.
     fn read(&self) -> Result<Config, ConfigError>;
 
-    /// The state to desire while [`Desired::read`] fails. None leaves what was desired before.
+    /// The state to desire while [`Desired::read`] fails. None keeps the previously desired state.
     fn meanwhile(&self) -> Option<Config> {
         None
     }
@@ -49,6 +51,8 @@ pub struct Additions {
     pub changed: Arc<Notify>,
     /// Receives the plugins of this replica after every change.
     pub serving: watch::Sender<Arc<Serving>>,
+    /// The rollouts that all replicas share.
+    pub rollouts: Link,
 }
 
 /// A file or folder, with additions.
@@ -120,6 +124,10 @@ mod tests {
             }),
             changed: Arc::default(),
             serving: watch::Sender::new(Arc::default()),
+            rollouts: Link {
+                commons: watch::Sender::new(Arc::default()).subscribe(),
+                reports: watch::Sender::new(Arc::default()),
+            },
         };
         let source = Extended::new(Origin::File(path.clone()), &additions);
         assert!(source.meanwhile().is_none());

@@ -5,7 +5,7 @@
 //! - A rollout must not replace replicas that serve well with this one. So the replica asks its peers, and stays
 //!   unready while one of them is ready with all of its plugins.
 //! - When all replicas start at once, one plugin that cannot be loaded must not leave the cluster without any replica.
-//!   So the replica becomes ready after `startupGrace`, if no peer is better off.
+//!   So the replica becomes ready after `startupGrace`, if no peer has all of its plugins.
 //!
 //! ```text
 //! starting ──▶ all plugins are loaded ─────────────────────────────────────────────────────────▶ ready, for good

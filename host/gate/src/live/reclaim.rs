@@ -27,10 +27,10 @@ pub struct Reclaim {
     on_idle: fn(&Reclaim),
 }
 
-/// What large reviews have left behind.
+/// The memory that large reviews have left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LargeReviews {
-    /// Nothing that was not given back.
+    /// No memory, because all of it was given back.
     Reclaimed,
     /// The last one ended at this time.
     Ended(Instant),

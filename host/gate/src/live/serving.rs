@@ -1,4 +1,4 @@
-//! What this replica serves, as other crates see it.
+//! The plugins that this replica serves, as other crates see them.
 
 use std::sync::Arc;
 

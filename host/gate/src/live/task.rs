@@ -167,7 +167,10 @@ impl Reconciler {
         let (reload_sender, reload_requests) = mpsc::channel(CALLERS);
         let (rollout_sender, rollout_requests) = mpsc::channel(CALLERS);
         let cache = config.registries.cache_directory.as_deref();
-        let rollouts = Rollouts::new(cache, origin.path(), metrics.clone());
+        let link = additions
+            .as_ref()
+            .map(|additions| additions.rollouts.clone());
+        let rollouts = Rollouts::new(cache, origin.path(), metrics.clone(), link);
         let known_good = last_good
             .as_ref()
             .map(|records| last_known_good(records, &origin));

@@ -14,7 +14,7 @@ use super::reconcile::{Stamps, files};
 pub(super) struct Reading {
     /// The configuration, or all of its problems.
     pub(super) read: Result<Config, String>,
-    /// The state to desire while the source is not valid. None leaves what was desired before.
+    /// The state to desire while the source is not valid. None keeps the previously desired state.
     pub(super) meanwhile: Option<Config>,
     /// The stamps of the source's own files and of the files that loads read. All were taken before any of these files
     /// was read.

@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// Proves by repeating what it was asked.
+    /// A prover that repeats the challenge.
     #[derive(Debug)]
     struct Echo;
 

@@ -57,7 +57,7 @@ pub struct Pipeline {
     decisions: Ring<Weak<PluginSet>>,
     /// None if reviews are not recorded.
     recording: Option<Arc<Recording>>,
-    /// None if nobody registers this host's webhooks by itself.
+    /// None if this host's webhooks are registered by hand.
     prover: Option<Arc<dyn Prover>>,
     /// None if neither traces nor decisions are exported.
     exports: Option<Arc<Exports>>,

@@ -65,7 +65,7 @@ impl Plugin {
     }
 
     /// Whether a review to this path runs the plugin. `only` is the plugin that the path names. A plugin of a namespace
-    /// has a path and a webhook of its own, so that its rules are no burden to the rest of the cluster.
+    /// has a separate path and webhook, so that its rules do not affect the rest of the cluster.
     pub(crate) fn is_asked_by(&self, only: Option<&str>) -> bool {
         match only {
             Some(name) => self.config.name.as_str() == name,

@@ -67,7 +67,8 @@ struct Chain {
     current: Option<Json>,
     /// The number of changes so far.
     version: u64,
-    /// How much of a Secret the mutators that changed the object had read. Member names may contain what they read.
+    /// How much of a Secret the mutators that changed the object had read. Member names may contain the content that
+    /// they read.
     secrecy: Secrecy,
     provenance: Provenance<usize>,
     /// Memory of the answers and copies that `current` consists of.
@@ -110,7 +111,7 @@ struct Rolled<'r> {
     /// The turn of the version whose answer counts.
     turn: Turn<'r>,
     evaluated: Evaluated,
-    /// Which version answers and why, and whether its answer still has to be counted.
+    /// The version that answers with the reason, and whether its answer still has to be counted.
     why: Option<(Arc<str>, bool)>,
 }
 
@@ -219,7 +220,10 @@ pub(super) async fn mutate(
         chain.keeps_versions |= input.is_some();
         let shadowed = shadow.map(|shadow| (shadow.clone(), subject.clone()));
         let until = answering.deadline(deadline);
-        let answered = match turn.call(engine, subject, until).await {
+        let answered = turn.call(engine, &subject, until).await;
+        // Otherwise the chain would copy what it changes.
+        drop(subject);
+        let answered = match answered {
             Ok(answered) => answered,
             // A plugin in mode warn has no effect on the verdict, so the request passes without its answer.
             Err(_) if plugin.config.mode == Mode::Warn => {
@@ -342,7 +346,8 @@ impl<'r> Round<'r> {
             plugin: rollout.old,
             phase,
         };
-        let answered = turn.call(self.engine, subject, self.deadline).await;
+        let answered = turn.call(self.engine, &subject, self.deadline).await;
+        drop(subject);
         let answered = answered.map_err(MutateError::Overload)?;
         let evaluated = chain.evaluate(&turn, answered, self.max_depth);
         rollout.old_called(evaluated.called.cpu);
@@ -712,7 +717,8 @@ pub(super) async fn alone(
         phase: Phase::Mutate,
     };
     let (request, before) = (subject.request.clone(), subject.object.clone());
-    let (answer, called) = turn.call(engine, subject, deadline).await?;
+    let (answer, called) = turn.call(engine, &subject, deadline).await?;
+    drop(subject);
     let secrecy = called.secrecy;
     let applied = evaluate(&plugin.config, answer, before.as_ref(), secrecy, max_depth);
     // It is no longer known what earlier mutators made their names of, so the host assumes the worst.

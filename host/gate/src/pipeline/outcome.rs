@@ -38,7 +38,7 @@ pub struct Report {
     pub cost: Cost,
     /// The digest of the plugin's content, as `sha256:…`; `None` if the file could not be read.
     pub digest: Option<Arc<str>>,
-    /// Which version of the plugin this is, and why; `None` if nothing is rolled out.
+    /// The version of the plugin and the reason for it; `None` if nothing is rolled out.
     pub rollout: Option<Arc<str>>,
 }
 

@@ -1,6 +1,6 @@
-//! Plugins that were not called for a reason that cannot be found out afterwards: it depends on the object, on the
-//! user's groups or on the load of the host. An entry takes a few bytes, and becomes text only when an operator asks
-//! for it.
+//! Records why plugins were not called, for reasons that cannot be found out afterwards. Such a reason depends on the
+//! object, on the user's groups or on the load of the host. An entry takes a few bytes, and becomes text only when an
+//! operator asks for it.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What a rollout adds to a plugin's call: the old version after a fault, and the second call that is only compared.
+//! The additional calls of a rollout: the old version after a fault, and the second call that is only compared.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(super) struct AfterChain<'s> {
     pub(super) report: usize,
 }
 
-/// What the follow-up of a call leads to.
+/// The result of the follow-up of a call.
 pub(super) struct Followed {
     /// The report that counts.
     pub(super) report: Report,
@@ -56,7 +56,7 @@ pub(super) async fn follow_validator(
         async move {
             // A second call must not use up the time of a validator that has not begun.
             first_turns.done().await;
-            let called = validate::run(engine, &plugin, subject, deadline, None).await;
+            let called = validate::run(engine, &plugin, &subject, deadline, None).await;
             called.map(|(report, _)| report)
         }
     };

@@ -40,7 +40,7 @@ pub(super) enum Beginning {
     Call,
 }
 
-/// What the host has to do elsewhere before it can tell whether a plugin is called.
+/// The work that the host does elsewhere before it can tell whether it calls a plugin.
 pub(super) enum Later {
     /// Evaluate conditions that cost too much for a serving thread.
     Costly {
@@ -88,7 +88,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Like `begin`, but returns what has to be done elsewhere first.
+    /// Does the same as `begin`, but returns work that must be done elsewhere first.
     pub(super) fn begin_inline(
         &self,
         engine: &Engine,
@@ -183,7 +183,7 @@ impl Turn<'_> {
     pub(super) async fn call(
         &self,
         engine: &Engine,
-        subject: Subject,
+        subject: &Subject,
         deadline: Instant,
     ) -> Result<Answered, Overload> {
         let watch = subject.request.observed.begin();

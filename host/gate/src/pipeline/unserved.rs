@@ -40,7 +40,7 @@ const MOST_NAMES: usize = 64;
 /// The API group that is reserved for Tollgate. Plugins need no rules for it, so it says nothing about the registration.
 const OWN_GROUP: &str = "tollgate.dev";
 
-/// Longest name that is remembered. No plugin has a longer one.
+/// Length of the longest name that is remembered. The name of a plugin is never longer.
 const LONGEST_NAME_BYTES: usize = 256;
 
 /// The text that tells operators how to find the difference.
@@ -106,8 +106,8 @@ impl Watcher {
         self.lock().refused = names;
     }
 
-    /// Returns the answer to a call whose path names a plugin, if no review is to be made of it. A review to the path
-    /// of a removed plugin is made without plugins, which allows the request.
+    /// Returns the answer to a call whose path names a plugin, if the host must not review it. For the path of a
+    /// removed plugin, the host reviews without plugins, which allows the request.
     pub(super) fn refusal(&self, call: &Call, plugins: &PluginSet) -> Option<Reply> {
         let name = call.plugin.as_deref()?;
         let now = Instant::now();
@@ -239,7 +239,7 @@ impl Watcher {
 enum Stranger {
     /// A plugin of this name was there before.
     Removed,
-    /// Somebody wants a plugin of this name, and it cannot be served.
+    /// A configuration or a resource has a plugin of this name, and the host cannot serve it.
     Refused,
     /// The name is unknown, and somebody has only just begun to ask for it.
     New,

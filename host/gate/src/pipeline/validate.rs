@@ -31,6 +31,7 @@ use crate::shadow::Verdict;
 use existing::Excusing;
 
 /// The results of all validators.
+#[derive(Default)]
 pub(super) struct Validated {
     pub(super) reports: Vec<Report>,
     pub(super) audits: Vec<Audit>,
@@ -96,10 +97,10 @@ pub(super) async fn validate(
         deadline,
         first_turns: &first_turns,
     };
-    let mut audits = Vec::new();
-    let mut passed_over = Vec::new();
-    // Results with the plugins' indexes, to restore the configured order.
-    let mut evaluated: Vec<(usize, Evaluated)> = Vec::new();
+    let mut validated = Validated::with_room_for(plugins, only);
+    // Results that came while an earlier plugin was still under way, with the plugins' indexes, to restore the configured
+    // order. Nearly all reviews have none.
+    let mut out_of_order: Vec<(usize, Evaluated)> = Vec::new();
     let mut place = None;
     let mut under_way = FuturesUnordered::new();
     for (index, plugin) in plugins.iter().enumerate() {
@@ -114,16 +115,22 @@ pub(super) async fn validate(
         };
         let later = match turn.begin_inline(engine, request, request.object.as_ref()) {
             Ok(Beginning::Call) if plugin.config.mode == Mode::Audit => {
-                audits.push(round.audit(answering));
+                validated.audits.push(round.audit(answering));
                 continue;
             }
             Ok(Beginning::Call) => None,
             Ok(Beginning::NotCalled(mismatch)) => {
-                passed_over.extend(PassedOver::by_match(index, mismatch));
+                let passed_over = PassedOver::by_match(index, mismatch);
+                validated.passed_over.extend(passed_over);
                 continue;
             }
             Ok(Beginning::Report(report)) => {
-                evaluated.push((index, Evaluated::Reported(*report, None, None)));
+                let evaluated = Evaluated::Reported(*report, None, None);
+                if under_way.is_empty() {
+                    validated.add(evaluated);
+                } else {
+                    out_of_order.push((index, evaluated));
+                }
                 continue;
             }
             Err(later) => Some(later),
@@ -160,7 +167,12 @@ pub(super) async fn validate(
         };
         match poll_fn(|context| Poll::Ready(call.poll(context))).await {
             Poll::Ready(done) => {
-                evaluated.push(done?);
+                let (index, evaluated) = done?;
+                if under_way.is_empty() {
+                    validated.add(evaluated);
+                } else {
+                    out_of_order.push((index, evaluated));
+                }
                 place = Some(call);
             }
             Poll::Pending => under_way.push(call),
@@ -168,28 +180,43 @@ pub(super) async fn validate(
     }
     first_turns.are_over();
     while let Some(done) = under_way.next().await {
-        evaluated.push(done?);
+        out_of_order.push(done?);
     }
-    evaluated.sort_by_key(|(index, _)| *index);
-    let mut reports = Vec::with_capacity(evaluated.len());
-    let mut comparisons = Vec::new();
-    for (_, evaluated) in evaluated {
-        match evaluated {
-            Evaluated::Reported(report, comparison, warned) => {
-                reports.push(report);
-                reports.extend(warned.map(|warned| *warned));
-                comparisons.extend(comparison);
-            }
-            Evaluated::Audited(audit) => audits.push(audit),
-            Evaluated::PassedOver(passed) => passed_over.extend(passed),
+    out_of_order.sort_by_key(|(index, _)| *index);
+    for (_, evaluated) in out_of_order {
+        validated.add(evaluated);
+    }
+    Ok(validated)
+}
+
+// === impl Validated ===
+
+impl Validated {
+    /// Has room for the reports of as many plugins as most sets have.
+    fn with_room_for(plugins: &PluginSet, only: Option<&str>) -> Self {
+        const MOST: usize = 32;
+        let called = match only {
+            Some(_) => 1,
+            None => plugins.iter().size_hint().0.min(MOST),
+        };
+        Self {
+            reports: Vec::with_capacity(called),
+            ..Self::default()
         }
     }
-    Ok(Validated {
-        reports,
-        audits,
-        comparisons,
-        passed_over,
-    })
+
+    /// Adds the result of the next plugin in the configured order.
+    fn add(&mut self, evaluated: Evaluated) {
+        match evaluated {
+            Evaluated::Reported(report, comparison, warned) => {
+                self.reports.push(report);
+                self.reports.extend(warned.map(|warned| *warned));
+                self.comparisons.extend(comparison);
+            }
+            Evaluated::Audited(audit) => self.audits.push(audit),
+            Evaluated::PassedOver(passed) => self.passed_over.extend(passed),
+        }
+    }
 }
 
 // === impl Round ===
@@ -204,15 +231,14 @@ impl Round<'_> {
         }
     }
 
-    /// Runs one validator whose report counts, and returns it with the comparison to make. If the host has no room, a
-    /// plugin in mode warn is passed over: its verdict has no effect, so nothing is denied for lack of it.
+    /// Runs one validator whose report counts, and returns it with the comparison to make. If the host has no room,
+    /// it skips a plugin in mode warn, because the plugin's verdict does not affect the request.
     async fn call(&self, index: usize, answering: Answering<'_>) -> Result<Evaluated, Overload> {
         let plugin = answering.plugin;
         let shadow = answering.shadow(self.plugins).cloned();
-        let subject = self.subject.clone();
         let first_turns = Some(self.first_turns);
         let deadline = answering.deadline(self.deadline);
-        match run(self.engine, plugin, subject, deadline, first_turns).await {
+        match run(self.engine, plugin, self.subject, deadline, first_turns).await {
             Ok((report, live)) => {
                 let comparison = shadow.map(|shadow| Comparison {
                     shadow,
@@ -264,7 +290,7 @@ impl FirstTurns {
 pub(super) async fn run(
     engine: &Engine,
     plugin: &Arc<Plugin>,
-    subject: Subject,
+    subject: &Subject,
     deadline: Instant,
     first_turns: Option<&FirstTurns>,
 ) -> Result<(Report, Verdict), Overload> {
@@ -272,12 +298,12 @@ pub(super) async fn run(
         plugin,
         phase: Phase::Validate,
     };
-    let request = subject.request.clone();
+    let request = &subject.request;
     let (answer, mut called) = turn.call(engine, subject, deadline).await?;
     let mut existing = None;
     let ended = match answer {
         Ok(Answer::Allow) => Ok(Ended::Allowed),
-        Ok(Answer::Deny(denial)) => match Excusing::of(plugin, &request) {
+        Ok(Answer::Deny(denial)) => match Excusing::of(plugin, request) {
             None => Ok(Ended::Denied(denial)),
             Some(excusing) => {
                 if let Some(first_turns) = first_turns {
@@ -302,7 +328,7 @@ pub(super) async fn run(
     let verdict = Verdict::new(&ended, None, called.secrecy);
     let report = Report {
         existing,
-        ..turn.report(&request, called, ended)
+        ..turn.report(request, called, ended)
     };
     Ok((report, verdict))
 }

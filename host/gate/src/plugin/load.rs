@@ -410,6 +410,7 @@ impl Loader {
         let granted = served.capabilities.intersection(&today.capabilities);
         let config = PluginConfig {
             capabilities: granted.copied().collect(),
+            access: today.access,
             lookups: today.lookups.clone(),
             signatures: today.signatures.clone(),
             source: served.source,
@@ -509,9 +510,10 @@ impl Loader {
             Arc::new(config.limits.clone()),
         );
         let (capabilities, lookups) = (config.capabilities.clone(), config.lookups.clone());
+        let access = config.access;
         let link = move || {
             Guest::link_code(&engine, name, &code, configured, capabilities, limits)
-                .map(|guest| guest.with_lookups(&engine, &lookups))
+                .map(|guest| guest.with_lookups(&engine, &lookups).with_access(access))
         };
         let guest = tokio::task::spawn_blocking(link).await??;
         let name = config.name.as_str();

@@ -53,7 +53,7 @@ fn lookup(name: &str, table: &Table) -> Value {
     })
 }
 
-/// What the metrics ask about the lookups of a plugin.
+/// Returns the sources of the metrics about a plugin's lookups.
 pub(super) fn probes(plugin: &Plugin) -> Vec<LookupProbe> {
     let PluginState::Loaded(loaded) = &plugin.state else {
         return Vec::new();

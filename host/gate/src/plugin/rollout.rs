@@ -1,4 +1,5 @@
-//! A rollout in the set of serving plugins: which version of a plugin answers a request, and what is seen of both.
+//! A rollout in the set of serving plugins. It chooses the version of a plugin that answers a request, and counts
+//! the observations of both.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ pub(crate) struct Versions {
     pub(crate) reference: Arc<Plugin>,
 }
 
-/// What is seen of the two versions in one step.
+/// The observations of the two versions in one step.
 pub(crate) struct Tally {
     plugin: PluginName,
     /// Whether denials of the old version deny requests.
@@ -59,10 +60,10 @@ pub(crate) struct InRollout<'s> {
     pub(crate) old: &'s Arc<Plugin>,
 }
 
-/// What has to be done after the version that answers was called.
+/// The work that remains after the call of the version that answers.
 #[derive(Clone, Copy)]
 pub(crate) enum FollowUp<'s> {
-    /// Nothing.
+    /// No work remains.
     Nothing,
     /// The new version faulted: call the old version, whose answer counts.
     CallOld,
@@ -204,7 +205,7 @@ impl Answering<'_> {
 // === impl InRollout ===
 
 impl<'s> InRollout<'s> {
-    /// Returns what has to be done after the call, given how it ended.
+    /// Returns the work that remains after the call, given its result.
     pub(crate) fn follow_up(&self, ended: Outcome) -> FollowUp<'s> {
         let Some(versions) = &self.rollout.versions else {
             return FollowUp::Nothing;
@@ -296,7 +297,7 @@ impl<'s> InRollout<'s> {
 // === impl Tally ===
 
 impl Tally {
-    /// A tally that goes on from what was seen before.
+    /// Returns a tally that continues from earlier observations.
     pub(crate) fn new(
         plugin: PluginName,
         old_mode: Mode,
@@ -311,7 +312,7 @@ impl Tally {
         }
     }
 
-    /// What has been seen so far.
+    /// Returns the observations so far.
     pub(crate) fn observed(&self) -> Observations {
         *self.lock()
     }

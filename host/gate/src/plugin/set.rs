@@ -6,17 +6,16 @@ use std::time::{Duration, SystemTime};
 
 use tollgate_admission::Phase;
 use tollgate_config::{
-    Exception, FailurePolicy, Limits, Match, Mode, PluginConfig, format_bytes, format_count,
-    format_duration,
+    FailurePolicy, Limits, Match, Mode, PluginConfig, format_bytes, format_count, format_duration,
 };
 use tollgate_engine::{ConfiguredBy, Guest, UNLOADED, kinds};
 use tollgate_oci::Hold;
 use tollgate_telemetry::metrics::{Metrics, PluginMetrics};
 
-use super::lookups;
 use super::protocol::Manifest;
 use super::rollout::{Rollout, Tally};
 use super::shadow::Shadow;
+use super::{excepting, lookups};
 
 /// All plugins in the order in which mutators run, and the shadows of some of them.
 #[derive(Default)]
@@ -350,7 +349,7 @@ impl Plugin {
             "reinvocationPolicy": self.config.reinvocation_policy.as_str(),
             "conflicts": self.config.conflicts.as_str(),
             "existingViolations": self.config.existing_violations.as_str(),
-            "exceptions": self.config.exceptions.iter().map(exception).collect::<Vec<_>>(),
+            "exceptions": excepting::status(&self.config.exceptions, &self.metrics, SystemTime::now()),
             "limits": limits(&self.config.limits),
         });
         if let Some(matching) = &self.config.matching {
@@ -401,30 +400,6 @@ impl Plugin {
         }
         status
     }
-}
-
-/// Shows an exception with the configuration's keys, and whether it is still active.
-fn exception(exception: &Exception) -> serde_json::Value {
-    let state = if exception.is_active(SystemTime::now()) {
-        "active"
-    } else {
-        "expired"
-    };
-    let mut status = serde_json::json!({
-        "state": state,
-        "until": exception.until(),
-        "reason": exception.reason(),
-    });
-    if let Some(name) = &exception.name {
-        status["name"] = (**name).into();
-    }
-    if let Some(namespace) = &exception.confined_to {
-        status["confinedTo"] = (**namespace).into();
-    }
-    for (key, list) in exception.lists() {
-        status[key] = list.iter().map(|name| &**name).collect();
-    }
-    status
 }
 
 /// Shows the restrictions in addition to the rules, with the configuration's keys.

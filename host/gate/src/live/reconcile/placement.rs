@@ -11,9 +11,8 @@
 //!
 //! When no entry is awaited any more, the whole configuration takes effect in one swap.
 //!
-//! All of this is about the plugins of the cluster. Those of namespaces have authors who know nothing of each other, so
-//! none of them waits for another, and no plugin of the cluster waits for one of them. Each keeps its own previous code
-//! until its new code is ready.
+//! These rules apply to the plugins of the cluster. Plugins of namespaces have authors who do not know each other, so
+//! no plugin waits for one of them. Each keeps its own previous code until its new code is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Builds the audit annotations: the host's own record of each plugin's actions, and the annotations that plugins ask
 //! for.
 //!
-//! kube-apiserver knows only one webhook. Only these annotations say which plugin changed something, denied the
-//! request or failed open. kube-apiserver drops an annotation whose key is invalid, so the host makes every key
-//! valid.
+//! kube-apiserver knows only one webhook. In the audit log, only these annotations tell which plugin changed
+//! something, denied the request or failed open. kube-apiserver drops an annotation with an invalid key, so the host
+//! makes every key valid.
 
-use tollgate_admission::text::{Limit, annotation_key, joined, one_line};
+use tollgate_admission::text::{Limit, annotation_key, joined, joined_parts, one_line};
 use tollgate_config::Mode;
 
 use super::{Weight, status};
@@ -62,13 +62,11 @@ const RESERVED: [&str; 11] = [
 /// Returns the annotations to send, in plugin order, with the host's own first.
 pub(super) fn merge(reports: &[&Report], allowed: bool) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
-    let called: Vec<String> = reports
-        .iter()
-        .filter(|report| !matches!(report.ended, Ended::Excepted(_)))
-        .map(|report| versioned(report))
-        .collect();
+    let called = reports.iter();
+    let called = called.filter(|report| !matches!(report.ended, Ended::Excepted(_)));
+    let called: Vec<[&str; 3]> = called.map(|report| versioned(report)).collect();
     if !called.is_empty() {
-        let called = joined(called.iter(), ",", MAX_VALUE_BYTES);
+        let called = joined_parts(called.into_iter(), ",", MAX_VALUE_BYTES);
         all.push((PLUGINS.to_owned(), called));
     }
     for report in reports {
@@ -144,10 +142,11 @@ fn plugins_own(report: &Report, all: &mut Vec<(String, String)>) {
     }
 }
 
-/// Returns the plugin's name and version as `name@0123456789ab`. Without a digest, nothing follows the `@`.
-fn versioned(report: &Report) -> String {
+/// Returns the parts of the plugin's name and version: `name`, `@` and `0123456789ab`. Without a digest, nothing follows
+/// the `@`.
+fn versioned(report: &Report) -> [&str; 3] {
     let digest = report.digest.as_deref().unwrap_or_default();
     let digest = digest.strip_prefix("sha256:").unwrap_or(digest);
     let digits = digest.get(..DIGEST_DIGITS).unwrap_or(digest);
-    format!("{}@{digits}", report.plugin)
+    [report.plugin.as_str(), "@", digits]
 }

@@ -1,8 +1,8 @@
 //! Builds warnings that kube-apiserver keeps.
 //!
-//! kube-apiserver drops a warning with a control character. If the warnings of all webhooks of a request have more
-//! than 4096 characters together, kube-apiserver shortens each one to 256 characters, and then drops those that still
-//! do not fit. The host therefore shortens the warnings itself, and says how many it left out.
+//! kube-apiserver drops a warning with a control character. If all warnings of a request together have more than 4096
+//! characters, kube-apiserver shortens each one to 256 characters. It then drops those that still do not fit. The
+//! host therefore shortens the warnings itself, and says how many it left out.
 
 use std::collections::HashSet;
 

@@ -35,14 +35,14 @@ pub(super) struct Seat {
     second_call: SecondCall,
 }
 
-/// What the second call of a mutator did.
+/// The result of the second call of a mutator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SecondCall {
-    /// There was no second call.
+    /// The host made no second call.
     NotMade,
-    /// It left the object unchanged.
+    /// The second call left the object unchanged.
     Unchanged,
-    /// It changed the object.
+    /// The second call changed the object.
     Changed,
 }
 
@@ -197,7 +197,7 @@ async fn call(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Result<Answe
         request: round.request.clone(),
         object: chain.current.clone(),
     };
-    turn.call(round.engine, subject, round.deadline)
+    turn.call(round.engine, &subject, round.deadline)
         .await
         .map_err(MutateError::Overload)
 }

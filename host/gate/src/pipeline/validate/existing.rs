@@ -125,7 +125,7 @@ impl<'r> Excusing<'r> {
             request: self.request.clone(),
             object: Some(self.objects.old.clone()),
         };
-        let (answer, again) = turn.call(engine, subject, deadline).await?;
+        let (answer, again) = turn.call(engine, &subject, deadline).await?;
         called.add_cost(&again);
         let Ok(Answer::Deny(old)) = answer else {
             return Ok(Split::new(denial));

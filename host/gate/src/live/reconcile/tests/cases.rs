@@ -359,7 +359,7 @@ fn loads_new_version_of_rollout_in_the_start() {
     assert_eq!(world.in_force(), ["guard guard.wasm@0"]);
 }
 
-/// A promoted version goes on until the entry that replaces it serves.
+/// A promoted version answers until the entry that replaces it serves.
 #[test]
 fn new_version_of_rollout_stays_while_its_entry_changes() {
     let mut world = World::serving(&format!("guard: {ROLLOUT}"));

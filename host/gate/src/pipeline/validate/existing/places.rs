@@ -33,9 +33,9 @@ impl<'o> Places<'o> {
         }
     }
 
-    /// Returns the place of a cause. The place stays the same while the object changes elsewhere: an element with a
-    /// unique name is identified by it, because a container inserted before it moves its index. The whole object does
-    /// not count as a place within it, and neither does a text that is not a pointer.
+    /// Returns the place of a cause. The place stays the same while the object changes elsewhere. For example, the
+    /// place names a list element by its unique name, because a container inserted before it would change its index.
+    /// The whole object does not count as a place within it, and neither does a text that is not a pointer.
     pub(super) fn of(&mut self, cause: &Cause, steps: &mut Steps) -> Option<Place<'o>> {
         let field = cause.field.as_deref().unwrap_or_default();
         steps.take_text(field)?;
