@@ -47,7 +47,7 @@ pub(super) struct Bench {
     /// File with Namespaces, for a plugin that reads the Namespace of its request.
     #[arg(long, value_name = "FILE")]
     namespaces: Option<PathBuf>,
-    /// File or folder with objects of the cluster, for plugins with lookups. What is not in it does not exist.
+    /// File or folder with objects of the cluster, for plugins with lookups. For the plugins, no other objects exist.
     #[arg(long, value_name = "FILE|FOLDER")]
     objects: Option<PathBuf>,
     /// Number of calls for each row.
@@ -234,7 +234,7 @@ impl Bench {
         let mut plugin = PluginConfig::new(name, Source::File(file.to_owned()));
         plugin
             .capabilities
-            .extend([Capability::Clock, Capability::Cluster]);
+            .extend([Capability::Clock, Capability::Cluster, Capability::Access]);
         if let Some(settings) = &self.settings {
             plugin.settings = read_settings(settings)?;
         }

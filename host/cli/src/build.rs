@@ -91,6 +91,7 @@ impl Build {
                     let key = match capability {
                         Capability::Clock => "capabilities: [clock]",
                         Capability::Cluster => "lookups",
+                        Capability::Access => "capabilities: [access]",
                     };
                     say!("  {NOTABLE}needs{NOTABLE:#}    {key} in its configuration");
                 }
@@ -196,7 +197,14 @@ pub(super) fn to_check(
     if let Some(settings) = settings {
         config.settings = settings;
     }
-    for capability in [Capability::Clock, Capability::Cluster] {
+    // A plugin that asks what is granted is checked without access.
+    let can_do_without = imports
+        .iter()
+        .any(|import| import.starts_with("tollgate:admission/grants@"));
+    for capability in [Capability::Clock, Capability::Cluster, Capability::Access] {
+        if can_do_without && capability == Capability::Access {
+            continue;
+        }
         let interface = format!("tollgate:admission/{capability}@");
         if imports.iter().any(|import| import.starts_with(&interface)) {
             config.capabilities.insert(capability);

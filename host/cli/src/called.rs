@@ -13,7 +13,7 @@ pub(super) fn width(decisions: &[&Decision]) -> usize {
     names.max().unwrap_or_default()
 }
 
-/// Formats a called plugin as one line: its name, how the call ended, and what it cost.
+/// Formats a called plugin as one line: its name, the end of the call, and its cost.
 pub(super) fn line(called: &Called, width: usize) -> String {
     let style = style_of(&called.ended);
     let (name, ended) = (&called.name, &called.ended);

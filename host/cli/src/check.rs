@@ -1,5 +1,6 @@
 //! `tollgate check`
 
+mod access;
 mod lookups;
 
 use std::path::{Path, PathBuf};
@@ -115,6 +116,7 @@ impl Check {
         };
         let setup = Setup::new(&config, &options)?;
         let roles = lookups::roles(&config.plugins);
+        let role_of_access = access::role(&config.plugins);
         let plugins = config.take_plugins();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -137,6 +139,15 @@ impl Check {
                 "lookups need these roles, bound to Tollgate's ServiceAccount. Tollgate does not create them:"
             );
             for line in roles.lines() {
+                say!("  {line}");
+            }
+        }
+        if let Some(role) = role_of_access {
+            say!(
+                "plugins that ask what users may do need this role, bound to Tollgate's ServiceAccount. Tollgate does not \
+                 create it; the chart does, with access.enabled:"
+            );
+            for line in role.lines() {
                 say!("  {line}");
             }
         }

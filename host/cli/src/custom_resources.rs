@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use tokio::sync::watch;
+use tollgate_admission::access::Authorizer;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_cluster::{
-    Client, ClusterNamespaces, ClusterTables, Handle, Installation, Plan, Source, connect,
-    merge_objects,
+    Client, ClusterAuthorizer, ClusterNamespaces, ClusterTables, Handle, Installation, Plan,
+    Source, connect, merge_objects,
 };
 use tollgate_config::{Config, Origin, Serving, folder_of};
-use tollgate_gate::live::Additions;
+use tollgate_gate::live::{Additions, Link};
 use tollgate_lookups::Tables;
 use tollgate_oci::LastGood;
 
@@ -37,6 +38,7 @@ pub(crate) struct CustomResources {
     installation: Installation,
     namespaces: Arc<ClusterNamespaces>,
     tables: Arc<ClusterTables>,
+    authorizer: Arc<ClusterAuthorizer>,
 }
 
 /// How long a start waits for the first lists before it loads what the file and the last known good desire. The replica
@@ -111,6 +113,7 @@ impl CustomResources {
             source,
             namespaces: Arc::new(ClusterNamespaces::start(client.clone())),
             tables: Arc::new(ClusterTables::new(client.clone())),
+            authorizer: Arc::new(ClusterAuthorizer::new(client.clone())),
             client,
             installation,
         }))
@@ -132,6 +135,10 @@ impl CustomResources {
             add: self.source.add(),
             changed: self.source.changed(),
             serving: self.source.serving(),
+            rollouts: Link {
+                commons: self.source.commons(),
+                reports: self.source.rollouts(),
+            },
         }
     }
 
@@ -173,6 +180,11 @@ impl CustomResources {
     /// Returns where the objects of lookups come from.
     pub(crate) fn tables(&self) -> Arc<dyn Tables> {
         self.tables.clone()
+    }
+
+    /// Returns who says what users may do.
+    pub(crate) fn authorizer(&self) -> Arc<dyn Authorizer> {
+        self.authorizer.clone()
     }
 
     /// Returns the desired plugins.

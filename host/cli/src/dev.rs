@@ -56,7 +56,7 @@ pub(super) struct Dev {
     /// File with the Namespaces of the cluster, for plugins and selectors that need their labels.
     #[arg(long, value_name = "FILE", conflicts_with = "from_cluster")]
     namespaces: Option<PathBuf>,
-    /// File or folder with objects of the cluster, for plugins with lookups. What is not in it does not exist.
+    /// File or folder with objects of the cluster, for plugins with lookups. For the plugins, no other objects exist.
     #[arg(long, value_name = "FILE|FOLDER")]
     objects: Option<PathBuf>,
     /// Do not run the test suites.

@@ -65,7 +65,7 @@ const REPORTS: [&str; 2] = [
 ];
 /// Selects the reports of Tollgate's scans.
 const SCANS: &str = "tollgate.dev/scan";
-/// What kubectl says about kinds that the cluster does not have.
+/// The part of kubectl's error about a kind that the cluster does not have.
 const NO_KIND: &str = "doesn't have a resource type";
 
 // === impl Doctor ===

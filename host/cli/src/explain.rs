@@ -20,7 +20,7 @@ use super::terminal::{FAINT, STRONG, full_name, milliseconds, plain, say, style_
 
 pub(crate) mod replicas;
 
-/// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
+/// Explain a decision of a running server: the plugins that were called, the reasons, their verdicts and their changes.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Explain {

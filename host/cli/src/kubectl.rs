@@ -106,6 +106,30 @@ impl Live {
         }
     }
 
+    /// Sets an annotation of an object of the cluster.
+    pub(super) fn annotate(
+        &self,
+        resource: &str,
+        name: &str,
+        key: &str,
+        value: &str,
+    ) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !self.is_file(),
+            "a file of live objects cannot be changed: leave --live out"
+        );
+        let mut command = self.command();
+        command.args(["annotate", "--overwrite", resource, name]);
+        let output = command.arg(format!("{key}={value}")).output();
+        let output = output.with_context(|| format!("cannot run {}", self.program().display()))?;
+        anyhow::ensure!(
+            output.status.success(),
+            "kubectl cannot annotate {resource} {name}: {}",
+            last_line(&output.stderr)
+        );
+        Ok(())
+    }
+
     fn get(&self, query: &Query) -> anyhow::Result<Objects> {
         let mut command = self.command();
         command.args(["get", query.resources, "-o", "json"]);

@@ -53,8 +53,8 @@ pub(super) struct Built {
     pub(super) name: String,
     /// The built file: a component, or a core module with its WIT embedded.
     pub(super) file: PathBuf,
-    /// Other files and folders that the build read, such as the SDK in a clone. Those in the project's folder may be
-    /// among them.
+    /// Other files and folders that the build read, such as the SDK in a clone. They may include files of the
+    /// project's folder.
     pub(super) inputs: Vec<PathBuf>,
 }
 

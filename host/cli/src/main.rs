@@ -3,6 +3,7 @@
 // `println!` and `eprintln!` panic when the reader closes the pipe. `say!` and `tell!` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod access;
 mod admin;
 mod asked;
 mod bench;
@@ -85,7 +86,8 @@ enum Command {
     Import(import::Import),
     /// Measure the calls of a plugin, and how the cost grows with the object.
     Bench(bench::Bench),
-    /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
+    /// Explain a decision of a running server: the plugins that were called, the reasons, their verdicts and their
+    /// changes.
     Explain(explain::Explain),
     /// Show, promote or roll back the rollouts of a running server.
     Rollout(rollout::RolloutArgs),

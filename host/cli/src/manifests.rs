@@ -59,7 +59,7 @@ pub(super) struct Manifests {
     /// [default: tollgate:break-glass, for `kubectl --as=NAME --as-group=tollgate:break-glass`]
     #[arg(long, value_name = "GROUP", value_parser = read_group)]
     break_glass_group: Vec<String>,
-    /// Compare with what is registered, and print the differences. Exit code 1 if there are any.
+    /// Compare with the registered configurations, and print the differences. Exit code 1 if there are any.
     #[arg(long, conflicts_with_all = ["prune", "static"])]
     check: bool,
     /// Print the commands that delete left-over webhook configurations of this installation.
@@ -320,7 +320,7 @@ fn prune(drifts: &[Drift]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Writes the files that kube-apiserver reads. Each of its admission plugins has a folder of its own.
+/// Writes the files that kube-apiserver reads. Each of its two webhook admission plugins has a separate folder.
 fn write_static(folder: &Path, desired: &Desired) -> anyhow::Result<()> {
     anyhow::ensure!(
         matches!(desired.address, Address::Url(_)),

@@ -155,7 +155,7 @@ impl Registering {
         RegisteredAuthorities::new(self.handle.bundles())
     }
 
-    /// Tells the registrar from now on what is desired, what serves, and whether this replica is ready.
+    /// From now on, sends the registrar the desired and the serving plugins, and whether this replica is ready.
     pub(crate) fn relay(&mut self, resources: &CustomResources, live: Arc<Live>) {
         let (mut plan, mut in_effect) = (resources.plan(), resources.serving());
         let (desired, serving) = (self.desired.clone(), self.serving.clone());
@@ -264,9 +264,10 @@ fn wanted(plan: &Plan, in_effect: &config::Serving) -> Desired {
     desired
 }
 
-/// A plugin of a namespace that this replica does not serve. Its rules are known from its resource. Whether it mutates or
-/// validates is not known, so what is registered and desired stays, and nothing is added. A plugin of the cluster is
-/// pending instead, which holds up all changes. The author of a namespace's plugin must not be able to do that.
+/// A plugin of a namespace that this replica does not serve. Its rules are known from its resource. Whether it mutates
+/// or validates is not known, so rules that are registered and desired stay, and no rules are added. A plugin of the
+/// cluster would be pending instead, which holds up all changes. The author of a namespace's plugin must not be able to
+/// do that.
 fn unloaded_tenant(config: &PluginConfig) -> Option<Plugin> {
     config.name.namespace()?;
     Some(Plugin {

@@ -21,7 +21,7 @@ pub(super) use verify::Verify;
 use super::terminal::{plain, say};
 use metadata::About;
 
-/// Push a plugin to a registry, with what is known about it as annotations.
+/// Push a plugin to a registry, with annotations that describe it.
 #[derive(Args, Debug)]
 pub(super) struct Push {
     /// Plugin file: a component, or a core module with embedded WIT. A core module is pushed as a component.

@@ -47,9 +47,12 @@ pub(super) struct Review {
     /// file are left out.
     #[arg(long, value_name = "FILE")]
     namespaces: Option<PathBuf>,
-    /// File or folder with objects of the cluster, for plugins with lookups. What is not in it does not exist.
+    /// File or folder with objects of the cluster, for plugins with lookups. For the plugins, no other objects exist.
     #[arg(long, value_name = "FILE|FOLDER")]
     objects: Option<PathBuf>,
+    /// File with what users may do, under the key `access` as in a suite, for plugins that ask for rights.
+    #[arg(long, value_name = "FILE")]
+    access: Option<PathBuf>,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -149,6 +152,8 @@ impl Review {
         let namespaces = namespaces.map(super::namespaces::read).transpose()?;
         let objects = self.objects.as_deref();
         let tables = objects.map(super::objects::read).transpose()?;
+        let access = self.access.as_deref();
+        let authorizer = access.map(super::access::read).transpose()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -174,6 +179,7 @@ impl Review {
             let options = Options {
                 namespaces,
                 tables,
+                authorizer,
                 ..Options::default()
             };
             let setup = Setup::new(&config, &options)?;

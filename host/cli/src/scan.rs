@@ -15,6 +15,7 @@ use crate::terminal::tell;
 use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum};
 use tollgate::setup::{Options, Setup};
+use tollgate_admission::access::NoAuthorizer;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_cluster::{
     Client, ClusterNamespaces, Served, connect_as_user, discover, write_reports,
@@ -72,7 +73,7 @@ pub(super) struct Scan {
     /// Name of the policy reports. Scans with different names own different reports.
     #[arg(long, value_name = "NAME", default_value = "tollgate-scan", value_parser = read_report_name)]
     name: String,
-    /// Maximum size of the policy reports of a namespace, in KiB. What has no room is counted in the summary.
+    /// Maximum size of the policy reports of a namespace, in KiB. Results that do not fit are counted in the summary.
     #[arg(long, value_name = "KIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..))]
     max_report_size: u32,
     /// List results that pass in policy reports, too. They always count in the summary.
@@ -109,7 +110,7 @@ struct Run {
     known: Arc<State>,
     /// The engine, with the folder of its compiled code.
     _setup: Setup,
-    /// What the next scan may use again.
+    /// The results that the next scan may use again.
     next: State,
     /// The versions of the objects that came so far, by their key.
     versions: HashMap<String, Option<Key>>,
@@ -324,6 +325,9 @@ impl Run {
         );
         let options = Options {
             namespaces: namespaces.clone(),
+            authorizer: Some(Arc::new(NoAuthorizer::because(
+                "a scan has no user whose rights could be asked for",
+            ))),
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;

@@ -21,7 +21,7 @@ use tollgate_gate::plugin::PluginSet;
 use tollgate_gate::recording::Recording;
 use tollgate_oci::LastGood;
 use tollgate_otlp::message::Resource;
-use tollgate_scan::background::{Background, Parts};
+use tollgate_scan::background::{Background, Board, Parts};
 use tollgate_server::{Listen, Server, Signals};
 
 use super::last_known_good::LastKnownGood;
@@ -39,7 +39,7 @@ pub(super) struct Serve {
     /// HTTPS listen address (overrides `listen`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Listen address of /page/, /plugins, /shadows, /rollouts, /decisions and /reload (overrides `admin.listen`).
+    /// Listen address of /page/, /plugins, /shadows, /rollouts, /decisions, /scan and /reload (overrides `admin.listen`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
     /// Listen address of /livez, /readyz and /metrics (overrides `probes.listen`).
@@ -64,10 +64,11 @@ fn reviewer(
     )))
 }
 
-/// What the background scan needs of the configuration.
+/// The parts of the configuration that the background scan needs.
 struct Scanning {
     scan: config::Scan,
     config: Config,
+    board: Arc<Board>,
 }
 
 /// Describes this process to collectors.
@@ -86,7 +87,8 @@ fn resource(cluster: &config::Cluster) -> Resource {
     ])
 }
 
-/// The exporters send for at most this long at the end. What they hold is not worth a longer stop.
+/// The longest time for the exporters to send their queues at the end. The queued items do not justify a longer
+/// stop.
 const EXPORT_PATIENCE: Duration = Duration::from_secs(2);
 /// The recorder writes for at least this long at the end, even if requests used up the grace period.
 const RECORDING_PATIENCE: Duration = Duration::from_secs(1);
@@ -95,8 +97,10 @@ const RECORDING_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Scanning {
     fn new(config: &Config) -> Option<Self> {
+        let scan = config.scan.clone()?;
         Some(Self {
-            scan: config.scan.clone()?,
+            board: Arc::new(Board::new(&scan)),
+            scan,
             config: config.clone(),
         })
     }
@@ -158,6 +162,7 @@ impl Serve {
             others: &others,
             namespaces: resources.as_ref().map(CustomResources::namespaces),
             tables: resources.as_ref().map(CustomResources::tables),
+            authorizer: resources.as_ref().map(CustomResources::authorizer),
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;
@@ -174,7 +179,10 @@ impl Serve {
         };
         let reconciler = Reconciler::new(begin, setup.loader, metrics, hangups);
         let instance = Instance::new();
-        let live = Live::new(&reconciler, config.startup, instance);
+        let mut live = Live::new(&reconciler, config.startup, instance);
+        if let Some(scanning) = &scanning {
+            live = live.with_scan(scanning.board.clone());
+        }
         let live = Arc::new(match &resources {
             Some(resources) => {
                 let waiting = resources.waiting();
@@ -266,6 +274,7 @@ impl Serve {
                     namespaces: resources.namespaces(),
                     members: registering.members(),
                     metrics: setup.metrics.clone(),
+                    board: scanning.board,
                 };
                 let started = Background::start(parts);
                 Some(started.context("cannot start the thread of the background scan")?)

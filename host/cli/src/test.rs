@@ -134,8 +134,11 @@ impl Test {
     }
 
     /// Whether there is a suite to run.
-    pub(crate) fn has_suites(&self) -> bool {
-        find::suites(&self.paths).is_ok()
+    ///
+    /// # Errors
+    /// When a folder cannot be searched.
+    pub(crate) fn has_suites(&self) -> anyhow::Result<bool> {
+        find::all(&self.paths).map(|suites| !suites.is_empty())
     }
 
     /// Runs all suites once and prints an error. Returns whether all files that the suites depend on are in `watched`.
@@ -164,6 +167,13 @@ impl Test {
         };
         let (of_gator, own): (Vec<&PathBuf>, Vec<&PathBuf>) =
             paths.iter().partition(|path| gator::is_suite(path));
+        if self.strict_paths && own.is_empty() {
+            bail!(
+                "--strict-paths has nothing to check: all of the {} suite(s) are gator's, and only suites such as \
+                 policy.test.yaml are checked; name one, or leave --strict-paths out",
+                of_gator.len()
+            );
+        }
         let mut suites = Vec::with_capacity(own.len());
         for path in own {
             suites.push(suite::Suite::load(path)?);
@@ -232,5 +242,21 @@ fn exit_code(tested: &[Tested]) -> ExitCode {
         ExitCode::from(FAILURE)
     } else {
         ExitCode::SUCCESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_that_cannot_be_searched_is_not_one_without_suites() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!Test::of_folder(folder.path()).has_suites().unwrap());
+        let missing = Test::of_folder(&folder.path().join("missing"));
+        let error = missing.has_suites().unwrap_err().to_string();
+        assert!(error.contains("no such file or folder"), "{error}");
+        std::fs::write(folder.path().join("policy.test.yaml"), "").unwrap();
+        assert!(Test::of_folder(folder.path()).has_suites().unwrap());
     }
 }

@@ -54,9 +54,31 @@ struct Point {
     name: String,
 }
 
+/// The problem of a template without constraints.
+const NONE: &str =
+    "is empty, so the template would allow everything; expected at least one constraint";
+
 // === impl Constraint ===
 
 impl Constraint {
+    /// Reads the constraints under `constraints`, without those of which no action is for this enforcement point. An empty
+    /// list is a problem: its template would allow everything.
+    #[must_use]
+    pub fn read_all(
+        list: &[Json],
+        kind: Kind<'_>,
+        point: &str,
+        errors: &mut Problems,
+    ) -> Vec<Self> {
+        let at = Pointer::root().child("constraints");
+        if list.is_empty() {
+            errors.at(at.clone(), NONE);
+        }
+        let list = list.iter().enumerate();
+        list.filter_map(|(index, one)| Self::read(one, &at.child(index), kind, point, errors))
+            .collect()
+    }
+
     /// Reads a constraint. None if it has errors, or if none of its actions is for this enforcement point.
     pub fn read(
         constraint: &Json,

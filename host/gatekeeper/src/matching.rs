@@ -1,5 +1,7 @@
 //! `spec.match` of a constraint, decided as Gatekeeper decides it.
 
+use std::fmt;
+
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -47,12 +49,24 @@ pub struct Subject {
     pub labels: serde_json::Map<String, Json>,
 }
 
-/// The labels of a namespace cannot be read.
+/// The labels of a namespace cannot be read. As in Gatekeeper, the constraint counts as violated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownNamespace(pub String);
 
 /// Looks up the labels of a namespace by its name.
 pub type NamespaceLabels<'a> = &'a dyn Fn(&str) -> Option<serde_json::Map<String, Json>>;
+
+// === impl UnknownNamespace ===
+
+impl fmt::Display for UnknownNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name) = self;
+        write!(
+            f,
+            "namespaceSelector: the host does not know the Namespace {name}, and the settings have none under `namespaces`"
+        )
+    }
+}
 
 // === impl Match ===
 

@@ -45,7 +45,7 @@ impl LabelSelector {
         self.selects_by(|key| (key == NAME_LABEL).then_some(name))
     }
 
-    /// Returns what is wrong with the selector, if something is.
+    /// Returns a description of the selector's mistake, if it has one.
     pub fn problem(&self) -> Option<String> {
         self.match_expressions.iter().find_map(|requirement| {
             let (key, empty) = (&requirement.key, requirement.values.is_empty());

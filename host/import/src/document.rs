@@ -86,7 +86,7 @@ fn line_in(error: &serde_saphyr::Error) -> usize {
     location.map_or(0, |location| usize::try_from(location.line()).unwrap_or(0))
 }
 
-/// Splits a stream at its `---` lines, and drops what has no content. Lines count from 1.
+/// Splits a stream at its `---` lines, and drops empty documents. Lines count from 1.
 fn split(text: &str) -> Vec<(usize, String)> {
     let mut parts = vec![(1, String::new())];
     for (index, line) in text.lines().enumerate() {
@@ -186,13 +186,6 @@ impl Document {
         value.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the first line with a text. The line of the document if there is none.
-    #[must_use]
-    pub fn line_of(&self, part: &str) -> usize {
-        let found = self.text.lines().position(|line| line.contains(part));
-        self.line + found.unwrap_or(0)
-    }
-
     /// Makes a note about the document.
     #[must_use]
     pub fn note(&self, effect: Effect, text: impl Into<String>) -> Note {
@@ -208,8 +201,23 @@ impl Document {
     /// Makes a note about the first line with a text.
     #[must_use]
     pub fn note_at(&self, part: &str, effect: Effect, text: impl Into<String>) -> Note {
+        self.note_at_nth(part, 0, effect, text)
+    }
+
+    /// Makes a note about one of the lines with a text, counted from 0. About the last of them if there are fewer.
+    #[must_use]
+    pub fn note_at_nth(
+        &self,
+        part: &str,
+        index: usize,
+        effect: Effect,
+        text: impl Into<String>,
+    ) -> Note {
+        let lines = self.text.lines().enumerate();
+        let with_text = lines.filter(|(_, line)| line.contains(part));
+        let found = with_text.take(index + 1).last();
         Note {
-            line: self.line_of(part),
+            line: self.line + found.map_or(0, |(number, _)| number),
             ..self.note(effect, text)
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use tollgate_cel::policy::{Abilities, Policy, Settings};
 
 /// An entry of `plugins`.
 #[derive(Clone, Debug, Serialize)]
@@ -16,11 +17,22 @@ pub struct Entry {
     pub matching: Matching,
     /// `Fail` or `Ignore`.
     pub failure_policy: &'static str,
+    /// What the plugin may ask about the rights of users. None if the policy does not name `authorizer`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// The policy.
     pub settings: Value,
     /// The file and line of the policy, for notes.
     #[serde(skip)]
     pub place: (String, usize),
+}
+
+/// `access` of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Access {
+    /// Whether the policy asks about service accounts.
+    pub service_accounts: bool,
 }
 
 /// `match` of an entry.
@@ -52,6 +64,8 @@ struct Configuration<'a> {
     plugins: &'a [Entry],
 }
 
+/// The function of CEL that asks about a service account.
+const SERVICE_ACCOUNT: &str = "serviceAccount(";
 /// The longest name of a plugin.
 const LONGEST_NAME: usize = 40;
 
@@ -72,6 +86,19 @@ pub fn write(entries: &[Entry]) -> Result<String, serde_saphyr::ser::Error> {
     // A block cannot hold every text. Quotes can.
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(&configuration, options)
+}
+
+/// Returns what a policy in CEL asks about the rights of users.
+pub(crate) fn access_of(settings: &Value) -> Option<Access> {
+    let read: Settings = serde_json::from_value(settings.clone()).ok()?;
+    let abilities = Abilities {
+        namespace: true,
+        access: true,
+    };
+    let policy = Policy::new(read, abilities).ok()?;
+    policy.asks_about_rights().then(|| Access {
+        service_accounts: settings.to_string().contains(SERVICE_ACCOUNT),
+    })
 }
 
 /// Makes the name of a plugin of another name, unlike all names that are taken.

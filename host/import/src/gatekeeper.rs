@@ -26,6 +26,13 @@ const TARGET: &str = "admission.k8s.gatekeeper.sh";
 /// The engine of a template's CEL.
 const CEL: &str = "K8sNativeValidation";
 
+/// The enforcement point of Gatekeeper's webhook, whose actions the plugins take.
+const WEBHOOK: &str = "validation.gatekeeper.sh";
+/// All enforcement points.
+const EVERYWHERE: &str = "*";
+const DRY_RUN: &str =
+    "reports violations in the log and in the audit annotations, and not in its status";
+
 /// The code of a template that runs.
 struct Code {
     is_cel: bool,
@@ -146,6 +153,7 @@ impl Gatekeeper {
             matching: Matching { rules },
             // Gatekeeper's webhook lets requests pass when it cannot answer.
             failure_policy: "Ignore",
+            access: None,
             settings: json!({ "template": template.value, "constraints": constraints }),
             place: (template.file.clone(), template.line),
         });
@@ -198,19 +206,47 @@ fn differences(template: &Document, code: &Code) -> Vec<Note> {
 }
 
 /// Returns what the actions of a constraint do otherwise than in Gatekeeper.
-fn actions(constraint: &Document) -> Option<Note> {
+fn actions(constraint: &Document) -> Vec<Note> {
     match constraint.text_at("/spec/enforcementAction") {
-        "dryrun" => {
-            let text =
-                "reports violations in the log and in the audit annotations, and not in its status";
-            Some(constraint.note_at("enforcementAction", Effect::Differs, text))
-        }
-        "scoped" => {
-            let text = "only the actions for validation.gatekeeper.sh have an effect";
-            Some(constraint.note_at("enforcementAction", Effect::Differs, text))
-        }
-        _ => None,
+        "dryrun" => vec![constraint.note_at("enforcementAction", Effect::Differs, DRY_RUN)],
+        "scoped" => scoped_actions(constraint),
+        _ => Vec::new(),
     }
+}
+
+/// Returns a note for each action that is for another enforcement point than the webhook.
+fn scoped_actions(constraint: &Document) -> Vec<Note> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut notes = Vec::new();
+    let mut is_enforced = false;
+    // How often the text has each point, to find the line.
+    let mut seen: Vec<String> = Vec::new();
+    for scoped in list(&constraint.value["spec"]["scopedEnforcementActions"]) {
+        let action = scoped["action"].as_str().unwrap_or_default();
+        let mut is_here = false;
+        for point in list(&scoped["enforcementPoints"]) {
+            let point = point["name"].as_str().unwrap_or_default();
+            if [WEBHOOK, EVERYWHERE].contains(&point) {
+                is_here = true;
+                continue;
+            }
+            let index = seen.iter().filter(|other| *other == point).count();
+            seen.push(point.to_owned());
+            let text = format!(
+                "the action {action} for {point} has no effect: the plugin takes the actions for {WEBHOOK} and *"
+            );
+            notes.push(constraint.note_at_nth(point, index, Effect::Differs, text));
+        }
+        is_enforced |= is_here;
+        if is_here && action == "dryrun" {
+            notes.push(constraint.note_at("dryrun", Effect::Differs, DRY_RUN));
+        }
+    }
+    if !is_enforced {
+        let text = format!("no action is for {WEBHOOK}, so the plugin ignores this constraint");
+        notes.push(constraint.note_at("enforcementAction", Effect::Differs, text));
+    }
+    notes
 }
 
 // === impl Code ===

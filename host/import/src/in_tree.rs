@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tollgate_cel::policy::import::{Imported as Policy, import};
 
-use crate::entry::plugin_name;
+use crate::entry::{access_of, plugin_name};
 use crate::{Dialect, Document, Effect, Entry, Imported, Matching, Parsed, Rule, Sources};
 
 /// Translates policies of kube-apiserver. The plugin `cel-policy` runs them.
@@ -54,6 +54,7 @@ impl InTree {
                 rules: policy.rules.iter().map(rule).collect(),
             },
             failure_policy: policy.failure_policy,
+            access: access_of(&policy.settings),
             settings: policy.settings.clone(),
             place: (of.file.clone(), of.line),
         }

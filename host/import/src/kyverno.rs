@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use tollgate_cel::policy::import::{Imported as Policy, import};
 use tollgate_cel::policy::{Abilities, Problem, Settings};
 
-use crate::entry::plugin_name;
+use crate::entry::{access_of, plugin_name};
 use crate::in_tree::rule;
-use crate::{Dialect, Document, Effect, Entry, Imported, Matching, Sources};
+use crate::{Dialect, Document, Effect, Entry, Imported, Matching, Note, Sources};
 
 /// The dialect of Kyverno.
 #[derive(Clone, Debug)]
@@ -72,6 +72,11 @@ const OTHERS: [(&str, &str); 5] = [
 const OLD: &str = "is no CEL; convert it into a ValidatingPolicy or MutatingPolicy first, as Kyverno itself asks for";
 const AUTOGEN: &str = "Kyverno also applies it to the templates of Deployments, Jobs and other controllers of Pods; the \
     plugin sees Pods alone";
+/// Versions of Kyverno differ in what they do about a policy with several rules.
+const AUTOGEN_OF_SEVERAL: &str = "some versions of Kyverno also apply this rule to the templates of Deployments, Jobs and \
+    other controllers of Pods; the plugin sees Pods alone";
+/// The resources of Pods.
+const PODS: [&str; 2] = ["pods", "pods/ephemeralcontainers"];
 
 // === impl Kyverno ===
 
@@ -135,10 +140,7 @@ impl Kyverno {
         let name = plugin_name(document.name(), &into.entries);
         let text = format!("as the plugin {name}");
         into.notes.push(document.note(Effect::Translated, text));
-        for (part, text) in differences(document, &policy) {
-            into.notes
-                .push(document.note_at(part, Effect::Differs, text));
-        }
+        into.notes.extend(differences(document, &policy));
         into.entries.push(Entry {
             name,
             source: self.sources.cel.clone(),
@@ -146,6 +148,7 @@ impl Kyverno {
                 rules: policy.rules.iter().map(rule).collect(),
             },
             failure_policy: policy.failure_policy,
+            access: access_of(&policy.settings),
             settings: policy.settings,
             place: (document.file.clone(), document.line),
         });
@@ -241,7 +244,11 @@ fn problems(document: &Document, policy: &Policy) -> Vec<(String, String)> {
         Ok(settings) => settings,
         Err(error) => return vec![(String::new(), error.to_string())],
     };
-    let compiled = tollgate_cel::policy::Policy::new(settings, Abilities { namespace: true });
+    let abilities = Abilities {
+        namespace: true,
+        access: true,
+    };
+    let compiled = tollgate_cel::policy::Policy::new(settings, abilities);
     let problems = compiled.err().unwrap_or_default().into_iter();
     let told = |Problem { pointer, message }: Problem| {
         let place = pointer.strip_prefix("/policy").unwrap_or(&pointer);
@@ -259,24 +266,23 @@ fn problems(document: &Document, policy: &Policy) -> Vec<(String, String)> {
     problems.map(told).collect()
 }
 
-/// Returns what the plugin does otherwise than Kyverno, each with a text of the line.
-fn differences(document: &Document, policy: &Policy) -> Vec<(&'static str, String)> {
-    let mut found: Vec<(&'static str, String)> = Vec::new();
-    let controllers = document
+/// Returns what the plugin does otherwise than Kyverno.
+fn differences(document: &Document, policy: &Policy) -> Vec<Note> {
+    let mut found = Vec::new();
+    let rules = document
         .value
-        .pointer("/spec/autogen/podControllers/controllers");
-    let is_off = controllers
-        .and_then(Value::as_array)
-        .is_some_and(Vec::is_empty);
-    let is_pods = |rule: &Value| rule["resources"] == json!(["pods"]);
-    let selects = document
-        .value
-        .pointer("/spec/matchConstraints/objectSelector")
-        .is_some();
-    if let ([rule], false, false) = (policy.rules.as_slice(), is_off, selects)
-        && is_pods(rule)
-    {
-        found.push(("resourceRules:", AUTOGEN.to_owned()));
+        .pointer("/spec/matchConstraints/resourceRules");
+    let rules = rules.and_then(Value::as_array).map(Vec::as_slice);
+    let rules = rules.unwrap_or_default();
+    if has_autogen(document, rules) {
+        let text = match rules.len() {
+            1 => AUTOGEN,
+            _ => AUTOGEN_OF_SEVERAL,
+        };
+        let rules = 0..rules.len();
+        found.extend(
+            rules.map(|index| document.note_at_nth("resources:", index, Effect::Differs, text)),
+        );
     }
     if document
         .value
@@ -284,13 +290,34 @@ fn differences(document: &Document, policy: &Policy) -> Vec<(&'static str, Strin
         .is_some()
     {
         let text = "timeoutSeconds is not translated; `limits` of the plugin bound its time";
-        found.push(("timeoutSeconds:", text.to_owned()));
+        found.push(document.note_at("timeoutSeconds:", Effect::Differs, text));
     }
-    found.extend(
-        policy
-            .notes
-            .iter()
-            .map(|note| ("failurePolicy:", note.clone())),
-    );
+    let notes = policy.notes.iter();
+    found.extend(notes.map(|note| document.note_at("failurePolicy:", Effect::Differs, note)));
     found
+}
+
+/// Whether Kyverno also makes rules for the controllers of Pods. All rules must be about Pods then.
+fn has_autogen(document: &Document, rules: &[Value]) -> bool {
+    let at = |pointer: &str| document.value.pointer(pointer);
+    let controllers = at("/spec/autogen/podControllers/controllers").and_then(Value::as_array);
+    let is_off = controllers.is_some_and(Vec::is_empty);
+    let selector = at("/spec/matchConstraints/objectSelector").and_then(Value::as_object);
+    let selects = selector.is_some_and(|selector| !selector.is_empty());
+    let excludes = at("/spec/matchConstraints/excludeResourceRules").and_then(Value::as_array);
+    let excludes = excludes.is_some_and(|rules| !rules.is_empty());
+    !is_off && !selects && !excludes && !rules.is_empty() && rules.iter().all(is_about_pods)
+}
+
+fn is_about_pods(rule: &Value) -> bool {
+    let names = rule["resourceNames"].as_array();
+    let resources: Vec<&str> = rule["resources"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    names.is_none_or(Vec::is_empty)
+        && resources.contains(&PODS[0])
+        && resources.iter().all(|resource| PODS.contains(resource))
 }

@@ -17,7 +17,7 @@ mod note;
 mod tests;
 
 pub use document::{Document, Parsed, parse};
-pub use entry::{Entry, Matching, Rule, write};
+pub use entry::{Access, Entry, Matching, Rule, write};
 pub use gatekeeper::Gatekeeper;
 pub use in_tree::InTree;
 pub use kyverno::Kyverno;
@@ -37,7 +37,7 @@ pub trait Dialect {
 pub struct Imported {
     /// The plugins, in the order of their policies.
     pub entries: Vec<Entry>,
-    /// What happened to each document, in the order of the documents.
+    /// The result for each document, in the order of the documents.
     pub notes: Vec<Note>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What happened to a document, or to a part of it.
+/// The result for a document, or for a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The file.

@@ -262,6 +262,52 @@ fn names_actions_that_differ() {
 }
 
 #[test]
+fn names_scoped_actions_for_other_points_than_the_webhook() {
+    let scoped = "enforcementAction: scoped
+  scopedEnforcementActions:
+    - action: deny
+      enforcementPoints:
+        - name: validation.gatekeeper.sh
+        - name: audit.gatekeeper.sh
+    - action: warn
+      enforcementPoints:
+        - name: audit.gatekeeper.sh
+        - name: gator.gatekeeper.sh";
+    let imported = run(&[("a", TEMPLATE), ("b", &constraint("scoped", scoped))]);
+    insta::assert_snapshot!(notes(&imported), @"
+    translated  a:2: ConstraintTemplate requiredowner: plugin requiredowner, 1 constraint(s)
+    translated  b:1: RequiredOwner scoped: a constraint of plugin requiredowner
+    differs     b:10: RequiredOwner scoped: the action deny for audit.gatekeeper.sh has no effect: the plugin takes the actions for validation.gatekeeper.sh and *
+    differs     b:13: RequiredOwner scoped: the action warn for audit.gatekeeper.sh has no effect: the plugin takes the actions for validation.gatekeeper.sh and *
+    differs     b:14: RequiredOwner scoped: the action warn for gator.gatekeeper.sh has no effect: the plugin takes the actions for validation.gatekeeper.sh and *
+    ");
+}
+
+#[test]
+fn names_constraint_that_no_action_enforces() {
+    let scoped = |point: &str| {
+        format!(
+            "enforcementAction: scoped\n  scopedEnforcementActions: [{{ action: deny, enforcementPoints: [{{ name: '{point}' }}] }}]"
+        )
+    };
+    let of = |point: &str| {
+        notes(&run(&[
+            ("a", TEMPLATE),
+            ("b", &constraint("scoped", &scoped(point))),
+        ]))
+    };
+    let ignored = "differs     b:5: RequiredOwner scoped: no action is for validation.gatekeeper.sh, so the plugin ignores";
+    let text = of("audit.gatekeeper.sh");
+    assert!(text.contains(ignored), "{text}");
+    let other = "differs     b:6: RequiredOwner scoped: the action deny for audit.gatekeeper.sh has no effect";
+    assert!(text.contains(other), "{text}");
+    for point in ["validation.gatekeeper.sh", "*"] {
+        let text = of(point);
+        assert!(!text.contains("differs"), "{text}");
+    }
+}
+
+#[test]
 fn items_of_a_list_are_documents() {
     let list =
         "apiVersion: v1\nkind: List\nitems:\n- { kind: A, metadata: { name: a } }\n- { kind: B }\n";
@@ -328,4 +374,37 @@ fn translates_policies_of_kubernetes_with_bindings_and_parameters() {
         Effect::Impossible,
     ];
     assert_eq!(effects, expected, "{}", notes(&imported));
+}
+
+#[test]
+fn policy_that_asks_about_rights_gets_the_grant() {
+    let written = |expression: &str| {
+        let version = "admissionregistration.k8s.io/v1";
+        let rules =
+            "[{ apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods] }]";
+        let policy = format!(
+            "apiVersion: {version}\nkind: ValidatingAdmissionPolicy\nmetadata: {{ name: a }}\nspec:\n  matchConstraints: {{ \
+             resourceRules: {rules} }}\n  validations: [{{ expression: \"{expression}\" }}]\n"
+        );
+        let binding = format!(
+            "apiVersion: {version}\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {{ name: a }}\nspec: {{ policyName: \
+             a, validationActions: [Deny] }}\n"
+        );
+        let imported = run(&[("a", &policy), ("b", &binding)]);
+        let text = write(&imported.entries).unwrap();
+        let config = tollgate_config::Config::parse(&text, std::path::Path::new("."));
+        let plugin = config.unwrap().plugins.remove(0);
+        let is_granted = plugin
+            .capabilities
+            .contains(&tollgate_config::Capability::Access);
+        (is_granted, plugin.access.service_accounts)
+    };
+    let of_user = "authorizer.requestResource.check('delete').allowed()";
+    let of_account = "authorizer.serviceAccount('a', 'b').path('/').check('get').allowed()";
+    assert_eq!(written(of_user), (true, false));
+    assert_eq!(written(of_account), (true, true));
+    assert_eq!(
+        written("object.metadata.name != 'authorizer'"),
+        (false, false)
+    );
 }

@@ -19,7 +19,7 @@ pub(crate) struct Interner {
 const HEADER_BYTES: usize = 16;
 /// Allocators round up to multiples of this.
 const GRAIN_BYTES: usize = 8;
-/// Below this number of texts a sweep is not worth it.
+/// The least number of texts that makes a sweep worthwhile.
 const FEW: usize = 1024;
 
 // === impl Interner ===

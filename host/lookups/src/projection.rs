@@ -127,7 +127,7 @@ impl Projection {
 
     /// Returns a seed that decodes one object, so that a list is projected while it is read.
     ///
-    /// The seed fails for what is not an object with `metadata.name`.
+    /// The seed fails for a value that is not an object with `metadata.name`.
     #[must_use]
     pub fn seed(&self) -> ProjectionSeed<'_> {
         ProjectionSeed(self)

@@ -1,4 +1,4 @@
-//! What the manifest of an artifact says, without its layer.
+//! Reads the manifest of an artifact, without its layer.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tollgate_config::Reference;
 use super::manifest::Manifest;
 use super::{MAX_MANIFEST_BYTES, Registry, RegistryError};
 
-/// What the manifest of an artifact says. The digest covers the annotations, and nothing proves that they are true.
+/// The content of an artifact's manifest. The digest covers the annotations, but nothing proves that they are true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Digest of the manifest.

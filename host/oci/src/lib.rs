@@ -93,7 +93,7 @@ pub trait Progress: Send + Sync {
 pub struct Order<'o> {
     /// The reference of the plugin.
     pub reference: &'o Reference,
-    /// What must be proven about the artifact.
+    /// The signatures and attestations that the artifact must have.
     pub signatures: &'o Signatures,
     /// The digest that the caller already has, under the same policies. If it is still current, nothing more is pulled.
     pub have: Option<&'o str>,
@@ -241,7 +241,7 @@ pub enum RegistryError {
         digest: String,
         /// The name of the policy.
         policy: String,
-        /// The rules that are not met, with what was expected.
+        /// The rules that are not met, each with its expectation.
         missing: String,
         /// The signatures and attestations that were found.
         found: String,
@@ -251,7 +251,7 @@ pub enum RegistryError {
     UnsignedInCache {
         /// The error of the registry.
         error: Box<Self>,
-        /// What the cached artifact lacks.
+        /// The requirements that the cached artifact does not meet.
         refusal: Box<Self>,
     },
     /// The bytes do not have the requested digest.

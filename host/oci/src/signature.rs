@@ -1,7 +1,7 @@
 //! Checks whether an artifact is signed as a policy requires. Accepts signatures and attestations of cosign.
 //!
-//! A signature is over a short text that names the digest of a manifest. So a registry can remove signatures, but it
-//! cannot make one. There are two formats:
+//! A signature is over a short text that names the digest of a manifest. A registry can therefore remove signatures,
+//! but cannot forge one. Signatures have one of two formats:
 //!
 //! - Up to version 2, cosign stores the text and the signature under the tag `sha256-….sig`.
 //! - Since version 3, cosign stores a [bundle] as a referrer of the manifest: the registry lists it when it is asked
@@ -46,7 +46,7 @@ pub(super) const MAX_SIGNATURES: usize = 50;
 pub(super) enum Place {
     /// The tag `sha256-….sig`.
     Tag,
-    /// What refers to the manifest.
+    /// The artifacts that refer to the manifest.
     Referrers,
 }
 

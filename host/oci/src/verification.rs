@@ -8,7 +8,7 @@ use super::session::Session;
 use super::signature::{self, Assessment, Form, Found, Proof, Trust, Trusted};
 use super::{Hold, MAX_MANIFEST_BYTES, Registry, RegistryError, describe};
 
-/// What a policy requires of an artifact, and what was found.
+/// The requirements of a policy for an artifact, and the signatures and attestations that were found.
 #[derive(Debug)]
 pub struct Signed {
     /// Digest of the manifest.
@@ -17,7 +17,7 @@ pub struct Signed {
     pub tag: String,
     /// The name of the policy; None if no signature is required.
     pub policy: Option<String>,
-    /// What the policy requires, one rule in a line.
+    /// The rules of the policy, one in each line.
     pub expected: Vec<String>,
     /// The signatures and attestations that were found.
     pub found: Vec<Found>,

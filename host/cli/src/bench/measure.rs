@@ -85,7 +85,7 @@ async fn call(
         object: request.object.clone(),
     };
     guest
-        .call(engine, phase, subject, Instant::now() + DEADLINE)
+        .call(engine, phase, &subject, Instant::now() + DEADLINE)
         .await
 }
 

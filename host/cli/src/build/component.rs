@@ -80,8 +80,8 @@ fn default_output(folder: &Path, name: &str) -> PathBuf {
         .unwrap_or(output)
 }
 
-/// Returns the inputs outside the project's folder, by their real paths. Those in the folder are sources anyway. A folder
-/// that contains the project would bring in everything, so it is left out.
+/// Returns the inputs outside the project's folder, by their real paths. Files in the folder are sources anyway. Leaves
+/// out a folder that contains the project, because it would add all of its files.
 fn outside(folder: &Path, inputs: &[PathBuf]) -> Vec<PathBuf> {
     // An input may be missing, such as a lock file.
     let inputs = inputs

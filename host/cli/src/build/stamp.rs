@@ -40,7 +40,7 @@ pub(super) enum State {
     Stale(Vec<String>),
     /// The component may be built from other sources, or in another way. Holds the reason.
     Unknown(&'static str),
-    /// There is no component.
+    /// The component does not exist.
     Missing,
 }
 

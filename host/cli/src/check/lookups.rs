@@ -1,4 +1,4 @@
-//! What lookups take of memory, and which rights they need.
+//! The memory and the rights that lookups need.
 
 use std::collections::{BTreeMap, BTreeSet};
 

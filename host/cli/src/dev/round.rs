@@ -132,14 +132,20 @@ impl Workshop {
 
     fn test(&self, runtime: &Runtime, watched: &mut Watched) -> bool {
         let test = Test::of_folder(&self.folder);
-        if !test.has_suites() {
-            say!(
-                "{FAINT}no suites in {}: write policy.test.yaml to test at every change{FAINT:#}",
-                plain(&self.folder.display().to_string())
-            );
-            return true;
+        match test.has_suites() {
+            Ok(true) => test.round(runtime, watched),
+            Ok(false) => {
+                say!(
+                    "{FAINT}no suites in {}: write policy.test.yaml to test at every change{FAINT:#}",
+                    plain(&self.folder.display().to_string())
+                );
+                true
+            }
+            Err(error) => {
+                say!("{BAD}NOT TESTED:{BAD:#} {}", text(&error));
+                false
+            }
         }
-        test.round(runtime, watched)
     }
 
     fn tell_failed(&self, error: &anyhow::Error) {
@@ -160,7 +166,7 @@ fn text(error: &anyhow::Error) -> String {
     lines.join("\n  ")
 }
 
-/// A version that was loaded, with what there is to say about it.
+/// A version that was loaded, with the messages about it.
 struct Loaded {
     serving: Serving,
     /// One line for each plugin.

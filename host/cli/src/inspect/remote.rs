@@ -1,4 +1,4 @@
-//! What the manifest of an artifact says about its plugin.
+//! Prints the description of a plugin in the manifest of its artifact.
 
 use serde_json::{Value, json};
 use tollgate_config::{ManifestRule, Match};

@@ -171,7 +171,7 @@ impl Package {
     }
 }
 
-/// What a check of a project's types needs.
+/// The type check that a project needs.
 #[derive(Debug, PartialEq)]
 enum Types {
     /// The project has no TypeScript.

@@ -23,7 +23,7 @@ pub(crate) struct Template {
     pub(super) unit_tests: &'static str,
     /// Highest fuel of one call of the policy, with some room to spare.
     pub(super) fuel: u64,
-    /// What a CI job needs.
+    /// The requirements of a CI job.
     pub(super) pipeline: Pipeline,
 }
 

@@ -55,8 +55,8 @@ impl Tool {
         Ok(())
     }
 
-    /// Prints the command and runs it, for a tool that writes what is wrong to its standard output. The output is shown
-    /// if the tool fails.
+    /// Prints the command and runs it, for a tool that writes errors to its standard output. If the tool fails, shows
+    /// the output.
     pub(super) fn check(mut self) -> anyhow::Result<()> {
         let typed = self.typed();
         tell!("{FAINT}$ {typed}{FAINT:#}");

@@ -1,4 +1,4 @@
-//! What an artifact says about its plugin, as annotations of its manifest.
+//! The description of a plugin, as annotations of the artifact's manifest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,10 @@ pub(crate) const CAPABILITIES: &str = "dev.tollgate.capabilities";
 /// Registries accept manifests of 4 MiB, and every pull reads the manifest.
 const LONGEST_ANNOTATION_BYTES: usize = 256 << 10;
 /// Interfaces that a plugin may import only with a capability, and the capability.
-const CAPABILITY_INTERFACES: [(&str, &str); 1] = [("tollgate:admission/clock@", "clock")];
+const CAPABILITY_INTERFACES: [(&str, &str); 2] = [
+    ("tollgate:admission/clock@", "clock"),
+    ("tollgate:admission/access@", "access"),
+];
 const INTERFACES: [(&str, &str); 2] = [
     ("tollgate:admission/mutating@", "mutate"),
     ("tollgate:admission/validating@", "validate"),
@@ -57,7 +60,7 @@ pub(super) struct About {
     pub(super) no_describe: bool,
 }
 
-/// What is known about a plugin's project.
+/// The metadata of a plugin's project.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Project {
     licence: Option<String>,

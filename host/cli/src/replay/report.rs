@@ -10,7 +10,7 @@ use super::side::Category;
 use super::tally::{Costs, Dimension, Tally};
 use crate::terminal::{grouped, plain};
 
-/// The results of a replay, with what was replayed.
+/// The results of a replay, with its inputs.
 #[derive(Debug)]
 pub(super) struct Results {
     pub(super) tally: Tally,

@@ -8,7 +8,8 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use tollgate::setup::{Options, Question, Setup, ask};
 use tollgate_admission::Endpoint;
-use tollgate_config::{Config, Requests};
+use tollgate_admission::access::NoAuthorizer;
+use tollgate_config::{Capability, Config, Requests};
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::PluginState;
 use tollgate_json::document::Json;
@@ -45,6 +46,8 @@ const LONGEST_CALL: Duration = Duration::from_secs(30);
 /// The time that a review may take.
 const LONGEST_REVIEW: Duration = Duration::from_secs(600);
 
+/// Why a plugin is not told about rights.
+const NO_RIGHTS: &str = "a recording does not say what users may do";
 /// Why lookups have no answer.
 const NO_OBJECTS: &str = "a recording has no objects of the cluster beside those of its reviews";
 
@@ -60,6 +63,7 @@ impl Lab {
         }
         let options = Options {
             tables: Some(Arc::new(NoTables::because(NO_OBJECTS))),
+            authorizer: Some(Arc::new(NoAuthorizer::because(NO_RIGHTS))),
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;
@@ -78,6 +82,13 @@ impl Lab {
             if !plugin.config.lookups.is_empty() {
                 tell!(
                     "{NOTABLE}{}: the lookups of the plugin {name} answer not-synchronised:{NOTABLE:#} {NO_OBJECTS}, so \
+                     its answers can differ from those of the server",
+                    file.display()
+                );
+            }
+            if plugin.config.capabilities.contains(&Capability::Access) {
+                tell!(
+                    "{NOTABLE}{}: questions of the plugin {name} about rights are unavailable:{NOTABLE:#} {NO_RIGHTS}, so \
                      its answers can differ from those of the server",
                     file.display()
                 );

@@ -104,7 +104,7 @@ fn summary(results: &Results) {
     );
 }
 
-/// Says what is in the suite.
+/// Prints the content of the suite.
 pub(super) fn suite(file: &Path, written: &Written) {
     say!(
         "{} cases in {}",

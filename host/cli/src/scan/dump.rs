@@ -39,7 +39,8 @@ pub(crate) fn documents(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
     Ok(documents)
 }
 
-/// Lists the files with objects below a path, in the order of their paths. A path that is no folder stands for itself.
+/// Lists the files with objects below a path, in the order of their paths. For a path that is not a folder, the list
+/// has only the path.
 ///
 /// # Errors
 /// When a folder cannot be read, or has no file with objects.

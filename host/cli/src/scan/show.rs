@@ -170,7 +170,7 @@ fn tell_omitted(omitted: u64) {
     }
 }
 
-/// Tells what was written to the cluster.
+/// Prints the number of reports that were written to the cluster.
 pub(super) fn written(written: &Written, omitted: u64) {
     tell_omitted(omitted);
     for failed in &written.failed {

@@ -78,7 +78,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns what is known about an object.
+    /// Returns the stored result for an object.
     pub(super) fn seen(&self, object: &str) -> Option<&Seen> {
         self.objects.get(object)
     }

@@ -12,7 +12,29 @@ const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
 const NOT_THE_AUTHORS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
 /// Lists the suites that the paths name or contain, in the order of their names. A suite is listed only once.
+///
+/// # Errors
+/// When there is no suite, a path does not exist, or a folder cannot be read.
 pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let suites = all(paths)?;
+    if suites.is_empty() {
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        bail!(
+            "no suites in {}: expected a file with a name like policy.test.yaml, or a suite of gator",
+            paths.join(", ")
+        );
+    }
+    Ok(suites)
+}
+
+/// Lists the suites like [`suites`], of which there may be none.
+///
+/// # Errors
+/// When a path does not exist, or a folder cannot be read.
+pub(super) fn all(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut suites = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -25,16 +47,6 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     }
     suites.sort();
     suites.dedup();
-    if suites.is_empty() {
-        let paths: Vec<String> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        bail!(
-            "no suites in {}: expected a file with a name like policy.test.yaml, or a suite of gator",
-            paths.join(", ")
-        );
-    }
     Ok(suites)
 }
 

@@ -243,7 +243,8 @@ impl Lab {
     }
 }
 
-/// Creates a plugin that is called for everything, because the template and the constraint decide what they match.
+/// Creates a plugin that is called for all requests, because the template and the constraint decide which requests they
+/// match.
 fn plugin(source: &str, name: &str, settings: &Value) -> anyhow::Result<PluginConfig> {
     let entry = json!({
         "name": name,

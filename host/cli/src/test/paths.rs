@@ -1,6 +1,7 @@
 //! `--strict-paths`: checks every place that a plugin reads against the fields of the object's kind.
 //!
-//! To a plugin, a misspelt field is an absent one. No result of a case shows the difference.
+//! For a plugin, a misspelt field is an absent field. The results of the cases do not show the
+//! difference.
 
 mod crd;
 mod fields;
@@ -81,7 +82,10 @@ impl Strict<'_> {
     /// Returns the failures of one case. A place fails only the first case that reads it.
     pub(super) fn failures(&mut self, reads: &Reads, review: &Json) -> Vec<Failure> {
         let kind = kind(review);
-        let mut failures = Vec::new();
+        let overflowed = reads.overflowed().into_iter();
+        let mut failures: Vec<Failure> = overflowed
+            .map(|plugin| Failure::new(too_many(plugin.as_str())))
+            .collect();
         for read in reads.all() {
             let Some(what) = self.wrong(&read, kind.as_ref()) else {
                 continue;
@@ -94,7 +98,7 @@ impl Strict<'_> {
         failures
     }
 
-    /// Describes what is wrong with a read, if anything is.
+    /// Describes the mistake of a read, if there is one.
     fn wrong(&self, read: &Read, kind: Option<&Kind>) -> Option<String> {
         let (of, name) = match read.document {
             ReadDocument::Object | ReadDocument::OldObject => {
@@ -128,12 +132,17 @@ impl Strict<'_> {
         ))
     }
 
+    /// Whether another kind of the suite has the place. A kind that is open to any member has every place, which says
+    /// nothing about the others. So it counts only if it names the first member.
     fn fits_another_kind(&self, read: &Read) -> bool {
         let is_object = matches!(
             read.document,
             ReadDocument::Object | ReadDocument::OldObject
         );
-        let fits = |of: &Type| self.catalogue.check(of, &read.at, read.is_pattern).is_ok();
+        let fits = |of: &Type| {
+            self.catalogue.names_first(of, &read.at, read.is_pattern)
+                && self.catalogue.check(of, &read.at, read.is_pattern).is_ok()
+        };
         is_object
             && self
                 .kinds
@@ -141,6 +150,15 @@ impl Strict<'_> {
                 .filter_map(|kind| self.catalogue.of_kind(kind))
                 .any(fits)
     }
+}
+
+fn too_many(plugin: &str) -> String {
+    format!(
+        "strict paths: {plugin} reads more than {} places in this case, or a place of more than {} bytes, and not all of them \
+         can be checked; read the object as a whole, or test the plugin without --strict-paths",
+        Reads::MOST_PLACES,
+        Reads::LONGEST_PLACE_BYTES
+    )
 }
 
 fn unknown(kind: &Kind) -> String {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use serde_json::Value;
 use tollgate::setup::{Options, Setup};
 use tollgate_admission::Endpoint;
+use tollgate_admission::access::{Authorizer, NoAuthorizer};
 use tollgate_admission::namespaces::{Namespaces, NoNamespaces};
 use tollgate_config::PluginConfig;
 use tollgate_engine::{Clock, Reads};
@@ -263,6 +263,16 @@ fn tables(parts: &Parts) -> anyhow::Result<Arc<dyn Tables>> {
     }
 }
 
+/// Returns who says what users may do in a case. Without rules, every question is `unavailable`.
+fn authorizer(parts: &Parts) -> Arc<dyn Authorizer> {
+    match &parts.access {
+        None => Arc::new(NoAuthorizer::because(
+            "this host has no authorizer: list what users may do under `access`, in the case or in `defaults`",
+        )),
+        Some(rules) => crate::access::of_rules(rules.iter().cloned()),
+    }
+}
+
 fn edited(parts: &Parts, content: &Json, is_review: bool) -> anyhow::Result<Json> {
     let mut value: Value = serde_json::from_str(&content.to_text())?;
     let object = match is_review {
@@ -311,7 +321,7 @@ impl Lab<'_> {
         let reads = self.strict.as_ref().map(|_| Arc::<Reads>::default());
         let pipeline = self.pipeline(
             &loaded,
-            parts.now,
+            parts,
             namespaces.clone(),
             tables.clone(),
             reads.clone(),
@@ -350,7 +360,7 @@ impl Lab<'_> {
                      them with --against-settings FILE"
                 );
             }
-            let old = self.pipeline(&old, parts.now, namespaces, tables, None);
+            let old = self.pipeline(&old, parts, namespaces, tables, None);
             let comparison = compare(
                 &pipeline,
                 &old,
@@ -410,7 +420,7 @@ impl Lab<'_> {
         ))))
     }
 
-    /// Says for each plugin what it was asked for, and what it wants instead.
+    /// Describes for each plugin the request that it got, and the requests that it matches.
     fn mismatches(&self, loaded: &Loaded, review: &Json) -> Vec<String> {
         let Ok(request) = asked::read(review, self.suite.config.requests.max_depth) else {
             return Vec::new();
@@ -430,18 +440,19 @@ impl Lab<'_> {
     fn pipeline(
         &self,
         loaded: &Loaded,
-        now: Option<SystemTime>,
+        parts: &Parts,
         namespaces: Arc<dyn Namespaces>,
         tables: Arc<dyn Tables>,
         reads: Option<Arc<Reads>>,
     ) -> Pipeline {
-        let clock = now.map_or(Clock::System, Clock::Fixed);
+        let clock = parts.now.map_or(Clock::System, Clock::Fixed);
         let config = &self.suite.config;
         let engine = self.setup.engine.clone();
         let engine = engine
             .with_clock(clock)
             .with_namespaces(namespaces)
-            .with_tables(tables);
+            .with_tables(tables)
+            .with_authorizer(authorizer(parts));
         Pipeline::new(
             match reads {
                 Some(reads) => engine.with_reads(reads),

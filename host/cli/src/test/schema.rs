@@ -66,6 +66,41 @@ const DESCRIPTIONS: &[Description] = &[
         "Objects of the cluster for lookups, or the name of a file with them.",
     ),
     (
+        "cases[].access",
+        "What users may do in the cluster, for plugins with the capability access. Everything else is denied. Without the key, there is no authorizer.",
+    ),
+    (
+        "rows[].access",
+        "What users may do in the cluster, for plugins with the capability access. Everything else is denied. Without the key, there is no authorizer.",
+    ),
+    (
+        "defaults.access",
+        "What users may do in the cluster, for plugins with the capability access. Everything else is denied. Without the key, there is no authorizer.",
+    ),
+    ("access[].user", "The name of the user who may do it, or *."),
+    ("access[].group", "The group whose users may do it."),
+    ("access[].verb", "The verb, such as delete, or *."),
+    (
+        "access[].apiGroup",
+        "The API group of the resource, or *. Default: the core group.",
+    ),
+    (
+        "access[].resource",
+        "The resource, such as pods or pods/exec. * is all, and */scale one subresource of all.",
+    ),
+    (
+        "access[].namespace",
+        "The namespace of the resource. Default: every one.",
+    ),
+    (
+        "access[].name",
+        "The name of the object. Default: every one.",
+    ),
+    (
+        "access[].path",
+        "Instead of a resource: a path such as /metrics. At the end, * is every continuation.",
+    ),
+    (
         "now",
         "The time that the capability clock returns, such as 2026-07-01T12:00:00Z.",
     ),

@@ -10,6 +10,7 @@ use anyhow::{Context as _, anyhow};
 use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tollgate_admission::access::Rule;
 use tollgate_config::problem::{Collector, Problems};
 use tollgate_config::read::{Fields, Node, child, join};
 use tollgate_config::schema::{Shape, Values};
@@ -17,6 +18,7 @@ use tollgate_config::{Config, Defaults, PluginConfig, Source, yaml};
 
 use super::expect::Expectation;
 use super::overrides::Resource;
+use crate::access;
 use crate::review::RequestedOperation;
 
 /// A suite, with everything that is needed to run it.
@@ -60,6 +62,8 @@ pub(super) struct Parts {
     pub(super) namespaces: Option<Input>,
     /// Objects of the cluster, for lookups: a list, or a file or folder.
     pub(super) cluster: Option<Input>,
+    /// What users may do in the cluster. None if the case has no authorizer.
+    pub(super) access: Option<Vec<Rule>>,
     pub(super) now: Option<SystemTime>,
     pub(super) settings: Option<Value>,
     /// Maximum fuel of one call.
@@ -368,6 +372,9 @@ impl Parts {
         let cluster = fields
             .optional("cluster")
             .and_then(|node| Input::read_list(&node, folder, CLUSTER_EXPECTED));
+        let access = fields
+            .optional(access::KEY)
+            .and_then(|node| access::read_rules(&node));
         let set = fields.optional("set").and_then(|node| {
             let members = node.members(Values::Any);
             if members.is_none() {
@@ -422,6 +429,7 @@ impl Parts {
             dry_run,
             namespaces,
             cluster,
+            access,
             now,
             settings,
             fuel,
@@ -446,6 +454,7 @@ impl Parts {
             dry_run: self.dry_run.or(below.dry_run),
             namespaces: self.namespaces.clone().or_else(|| below.namespaces.clone()),
             cluster: self.cluster.clone().or_else(|| below.cluster.clone()),
+            access: self.access.clone().or_else(|| below.access.clone()),
             now: self.now.or(below.now),
             settings: self.settings.clone().or_else(|| below.settings.clone()),
             fuel: self.fuel.or(below.fuel),
@@ -618,7 +627,7 @@ cases:
           cases[2].name: missing, expected a description of the case, such as denies 11 replicas
           cases[3].expect: missing, expected a result such as allow or deny
           cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or another expectation
-          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, namespace-unavailable, tenant-budget, conflict, not-converging or engine-error; did you mean out-of-fuel?
+          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, namespace-unavailable, access-unavailable, tenant-budget, conflict, not-converging or engine-error; did you mean out-of-fuel?
         "#);
     }
 

@@ -9,7 +9,7 @@ use crate::terminal::{FAINT, say};
 /// Interval between two checks of the files, short enough for a person.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// What a run depends on.
+/// The files that a run depends on.
 #[derive(Default)]
 pub(crate) struct Watched {
     files: Vec<PathBuf>,

@@ -15,7 +15,7 @@ enum Operation {
     /// Requests that change an object.
     #[serde(rename = "UPDATE")]
     Update,
-    /// Both of them.
+    /// Both operations.
     #[serde(rename = "*")]
     All,
 }

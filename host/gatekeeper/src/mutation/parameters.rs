@@ -1,4 +1,4 @@
-//! The parameters of a mutator: what it sets.
+//! The parameters of a mutator: the values that it sets.
 
 use serde::Deserialize;
 use serde_json::Value as Json;

@@ -24,7 +24,7 @@ pub(super) enum KeyValue {
 /// Reads a path.
 ///
 /// # Errors
-/// The position in characters from 1, and what was expected there.
+/// The position in characters from 1, and the expectation there.
 pub(super) fn parse(text: &str) -> Result<Vec<Step>, String> {
     let mut scanner = Scanner {
         characters: text.chars().collect(),

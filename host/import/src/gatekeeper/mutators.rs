@@ -13,7 +13,8 @@ const NAME: &str = "gatekeeper-mutators";
 /// Gatekeeper changes objects in these requests only.
 const OPERATIONS: [&str; 2] = ["CREATE", "UPDATE"];
 
-/// Translates the mutators. Those that Tollgate or Gatekeeper cannot apply are noted with the line.
+/// Translates the mutators. Notes the mutators that Tollgate or Gatekeeper cannot apply, with their
+/// lines.
 pub(super) fn translate(documents: &[&Document], source: &str, into: &mut Imported) {
     let mut read: Vec<(&Document, Mutator)> = Vec::new();
     for document in documents {
@@ -68,6 +69,7 @@ pub(super) fn translate(documents: &[&Document], source: &str, into: &mut Import
         matching: Matching { rules },
         // Gatekeeper's webhook lets requests pass when it cannot answer.
         failure_policy: "Ignore",
+        access: None,
         settings: json!({ "mutators": mutators }),
         place: (first.file.clone(), first.line),
     });

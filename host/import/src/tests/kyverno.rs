@@ -30,9 +30,31 @@ fn policy_of_kyverno_becomes_one_of_kubernetes() {
         "{text}"
     );
     assert!(
-        text.contains("differs     k.yaml:6: ValidatingPolicy labelled: Kyverno also applies it to the templates"),
+        text.contains("differs     k.yaml:7: ValidatingPolicy labelled: Kyverno also applies it to the templates"),
         "{text}"
     );
+}
+
+#[test]
+fn each_rule_for_pods_is_noted_where_kyverno_looks_at_controllers_too() {
+    let pods = "resourceRules:\n      - { apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods] }\n";
+    let text = kyverno("ValidatingPolicy", "has(object.metadata.labels)", "");
+    assert!(text.contains(pods), "{text}");
+    let with = |rules: &str| notes(&run(&[("k.yaml", &text.replace(pods, rules))]));
+    let update = "      - { apiGroups: [''], apiVersions: [v1], operations: [UPDATE], resources: [RESOURCES] }\n";
+    let both = |resources: &str| with(&format!("{pods}{}", update.replace("RESOURCES", resources)));
+    let several = both("pods, pods/ephemeralcontainers");
+    for line in [7, 8] {
+        let note = format!(
+            "differs     k.yaml:{line}: ValidatingPolicy labelled: some versions of Kyverno also apply this rule"
+        );
+        assert!(several.contains(&note), "{several}");
+    }
+    // Kyverno leaves a policy for other resources, too, as it is.
+    let mixed = both("services");
+    assert!(!mixed.contains("differs"), "{mixed}");
+    let named = with(&pods.replace("resources: [pods]", "resources: [pods], resourceNames: [a]"));
+    assert!(!named.contains("differs"), "{named}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reads a value, and writes what is kept of it.
+//! Reads a value, and writes the parts that are kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ pub(super) struct ValueSeed<'p, 'o> {
 pub(super) enum Outcome {
     /// The value is written, whole or in part.
     Written,
-    /// Nothing of the value is kept. In a list, this text takes its place.
+    /// No part of the value is kept. In a list, this text takes its place.
     Left(&'static str),
 }
 
@@ -148,7 +148,8 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
 }
 
 impl ValueSeed<'_, '_> {
-    /// Ends a list or an object that began at `start`. Takes back what was written of one that has nothing to keep.
+    /// Ends a list or an object that began at `start`. If nothing of it is kept, removes the bytes that were
+    /// written.
     fn ended(self, start: usize, is_written: bool, otherwise: Outcome) -> Outcome {
         if is_written {
             return Outcome::Written;

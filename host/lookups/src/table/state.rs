@@ -93,14 +93,14 @@ impl State {
         self.note(resource_version);
     }
 
-    /// No watch of the table is cut any more. A table that has never been read stays so.
+    /// Notes that all watches of the table work again. A table that has never been read stays unread.
     pub(super) fn recovers(&mut self) {
         if let Synchronisation::Cut { .. } = self.synchronisation {
             self.synchronisation = Synchronisation::Following;
         }
     }
 
-    /// Nobody follows the table any more.
+    /// Notes that no task follows the table any more.
     pub(super) fn ends(&mut self, reason: &str) {
         self.synchronisation = Synchronisation::Pending {
             reason: Some(Arc::from(reason)),

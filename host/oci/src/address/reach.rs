@@ -1,7 +1,7 @@
 //! Classifies IP addresses: the internet, a private network, this machine, or an address that never serves plugins.
 //!
 //! An IPv6 address can carry an IPv4 address. A translator, a tunnel or the kernel then delivers to the IPv4 address.
-//! So an address is as harmful as the worst address that it carries.
+//! An address is therefore as harmful as the worst address that it carries.
 //!
 //! Sources: RFC 4291, 4380, 3056, 5214, 6052, 7915 and 8215 for the forms of addresses, and the IANA special-purpose
 //! address registries for the special blocks.

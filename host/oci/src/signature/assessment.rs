@@ -1,4 +1,4 @@
-//! Compares what was found about an artifact with what its policy requires.
+//! Compares the signatures and attestations of an artifact with the requirements of its policy.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{shown, tag};
 use crate::RegistryError;
 use crate::manifest::Manifest;
 
-/// What was found about an artifact so far.
+/// The signatures and attestations of an artifact that were found so far.
 pub(crate) struct Assessment<'t> {
     trusted: &'t Trusted,
     digest: &'t str,
@@ -28,7 +28,7 @@ pub(crate) struct Assessment<'t> {
 pub struct Found {
     /// Whether it is valid and by a signer of the policy.
     pub is_trusted: bool,
-    /// Who has made it, or the reason why it does not count. Completes "one …".
+    /// The signer, or the reason why it does not count. Completes "one …".
     pub text: String,
 }
 
@@ -90,7 +90,7 @@ impl<'t> Assessment<'t> {
         self.missing().is_empty()
     }
 
-    /// The rules of the policy that are not met, each with what was expected and found.
+    /// Returns the rules of the policy that are not met, each with the expectation and the finding.
     pub(crate) fn missing(&self) -> Vec<String> {
         let rules = [
             self.lacks_signers(),
@@ -180,7 +180,7 @@ impl<'t> Assessment<'t> {
         ))
     }
 
-    /// What the policy requires, one rule in a line.
+    /// Returns the rules of the policy, one in each line.
     pub(crate) fn expected(&self) -> Vec<String> {
         let policy = &self.trusted.policy;
         let signers = self.trusted.signers();
@@ -215,7 +215,7 @@ impl<'t> Assessment<'t> {
         lines
     }
 
-    /// Returns what was found.
+    /// Returns the signatures and attestations that were found.
     pub(crate) fn into_found(self) -> Vec<Found> {
         self.found
     }

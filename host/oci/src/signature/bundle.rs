@@ -1,9 +1,9 @@
 //! Verifies a Sigstore bundle, the format of cosign 3.
 //!
-//! A bundle is a JSON document: a DSSE envelope with an in-toto statement, its signature, and what is needed to verify
-//! it. The statement names the digests that it is about, and says by its predicate type what it states about them. A
-//! statement of another type does not count as a signature: an SBOM that the same key attests says what is inside, and
-//! nothing about whether it may run.
+//! A bundle is a JSON document: a DSSE envelope with an in-toto statement, its signature, and the material to verify
+//! it. The statement names the digests of its subjects, and its predicate type says what it states about them. A
+//! statement of another type does not count as a signature. An SBOM that the same key attests, for example, lists the
+//! content, but does not say that the plugin may run.
 //!
 //! A key of the policy has signed the statement, or the owner of a short-lived certificate. `keyless.rs` verifies the
 //! latter.
@@ -29,7 +29,7 @@ struct Bundle {
     message_signature: Option<serde::de::IgnoredAny>,
 }
 
-/// What the signer expects the verifier to use.
+/// The material that the signer expects the verifier to use.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Material {
@@ -50,7 +50,7 @@ struct Signature {
     sig: String,
 }
 
-/// Who has signed a bundle.
+/// The signer of a bundle.
 #[derive(Debug)]
 pub(super) enum By<'k> {
     /// A key of the policy.

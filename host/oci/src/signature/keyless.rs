@@ -1,8 +1,8 @@
 //! Verifies keyless signatures: bundles with a short-lived certificate that names an identity.
 //!
-//! `sigstore-verify` checks the certificate's chain up to a trusted root at every proven time of the signature, the
-//! certificate's entry in a certificate log, the entry of the signature in a transparency log with its checkpoint, and
-//! the signature itself. All of that works offline, with a trusted root from a file.
+//! `sigstore-verify` verifies the signature itself, and the certificate's chain up to a trusted root at every proven
+//! time of the signature. It also verifies the certificate's entry in a certificate log, and the signature's entry in a
+//! transparency log with its checkpoint. All of this works offline, with a trusted root from a file.
 
 use std::path::Path;
 

@@ -39,7 +39,7 @@ pub(super) struct Origin {
     pub(super) source: Option<String>,
 }
 
-/// The versions of a statement, which do not differ in what is read here.
+/// The versions of a statement. The fields that Tollgate reads are the same in both.
 const STATEMENTS: [&str; 2] = [
     "https://in-toto.io/Statement/v1",
     "https://in-toto.io/Statement/v0.1",

@@ -1,4 +1,4 @@
-//! Signers for tests: keys of every kind, and an installation of Sigstore of its own.
+//! Signers for tests: keys of every kind, and a separate installation of Sigstore.
 
 mod key;
 mod sigstore;

@@ -9,7 +9,7 @@ use super::statement::{REPOSITORY, Statement};
 use super::{Form, shown, simple};
 use crate::RegistryError;
 
-/// What is required of the artifacts of one repository.
+/// The requirement for the artifacts of one repository.
 pub(crate) enum Trust {
     /// Nothing.
     Nothing,
@@ -32,7 +32,7 @@ pub(crate) struct Trusted {
     root: Option<Root>,
 }
 
-/// What one layer proves.
+/// The meaning of one verified layer.
 #[derive(Debug)]
 pub(crate) enum Proof {
     /// A signer has signed the artifact.
@@ -48,7 +48,7 @@ pub(crate) enum Proof {
         /// Completes "one …".
         text: String,
     },
-    /// Nothing, for this reason, which completes "one …".
+    /// The layer proves nothing, for this reason. The text completes "one …".
     Nothing(String),
 }
 

@@ -9,11 +9,11 @@ use tollgate_gate::pipeline::outcome::Ended;
 use crate::review::examine::Finding;
 use crate::test::compare::Failure;
 
-/// What is expected of the violations.
+/// The expectation about the violations.
 #[derive(Debug)]
 pub(in crate::test) struct Assertion {
     count: Count,
-    /// Only violations with such a message count.
+    /// The assertion counts only violations with such a message.
     message: Option<String>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Languages {
     pub(super) cel: bool,
 }
 
-/// An object with what is expected of it.
+/// An object with its expectations.
 pub(in crate::test) struct Case {
     /// The name of the test and of the case.
     pub(in crate::test) name: String,
@@ -133,7 +133,8 @@ impl Test {
         })
     }
 
-    /// Returns the languages of the template. Those of a template that cannot be read are not known.
+    /// Returns the languages of the template. If the template cannot be read, its languages are not
+    /// known.
     pub(super) fn languages(&self) -> Languages {
         let template = self.template.as_ref();
         template.map(Languages::of).unwrap_or_default()
@@ -183,7 +184,7 @@ impl Languages {
     }
 }
 
-/// Lets a constraint deny. A suite counts violations, whatever they lead to.
+/// Makes a constraint deny. A suite counts violations, whatever their enforcement action is.
 fn denying(mut constraint: Value) -> Value {
     let Some(spec) = constraint.get_mut("spec").and_then(Value::as_object_mut) else {
         return constraint;

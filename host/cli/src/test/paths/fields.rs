@@ -42,7 +42,7 @@ pub(super) struct Catalogue {
 /// A pointer that names no field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// There is no such field. `meant` is the whole pointer with the nearest field.
+    /// The kind has no such field. `meant` is the whole pointer with the nearest field.
     Field {
         at: String,
         meant: Option<String>,
@@ -106,6 +106,22 @@ impl Catalogue {
         self.walk(of, &tokens, 0, is_pattern)
     }
 
+    /// Whether a type has the first member of a pointer by its name. A type that is open to any member does not name one.
+    pub(super) fn names_first(&self, of: &Type, pointer: &str, is_pattern: bool) -> bool {
+        let Some(first) = pointer.split('/').nth(1) else {
+            return false;
+        };
+        match of {
+            Type::Named(name) => {
+                let of = self.types.get(name);
+                of.is_some_and(|of| self.names_first(of, pointer, is_pattern))
+            }
+            Type::Fields(fields) if is_pattern && first == STAR => !fields.is_open,
+            Type::Fields(fields) => fields.known.contains_key(&unescaped(first)),
+            Type::Scalar | Type::Open | Type::List(_) | Type::Map(_) => false,
+        }
+    }
+
     /// Walks from the token with an index. The tokens before it lead to `of`.
     fn walk(
         &self,
@@ -135,14 +151,11 @@ impl Catalogue {
                 value: joined(&tokens[..index]),
             }),
             Type::Fields(fields) if is_star => self.walk_all(fields, tokens, index),
-            Type::Fields(fields) => {
-                let name = token.replace("~1", "/").replace("~0", "~");
-                match fields.known.get(&name) {
-                    Some(of) => self.walk(of, tokens, index + 1, is_pattern),
-                    None if fields.is_open => Ok(()),
-                    None => Err(no_field(fields, tokens, index)),
-                }
-            }
+            Type::Fields(fields) => match fields.known.get(&unescaped(token)) {
+                Some(of) => self.walk(of, tokens, index + 1, is_pattern),
+                None if fields.is_open => Ok(()),
+                None => Err(no_field(fields, tokens, index)),
+            },
         }
     }
 
@@ -181,6 +194,10 @@ fn no_field(fields: &Fields, tokens: &[&str], index: usize) -> Wrong {
     }
 }
 
+fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
 fn is_index(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -194,7 +211,7 @@ fn joined(tokens: &[&str]) -> String {
 // === impl Type ===
 
 impl Type {
-    /// Reads a type such as `[{core.v1.Container}]`. Nothing is a value without members.
+    /// Reads a type such as `[{core.v1.Container}]`. An empty text is a value without members.
     fn parse(text: &str) -> Self {
         let inner = |open: char, close: char| text.strip_prefix(open)?.strip_suffix(close);
         if let Some(items) = inner('[', ']') {
@@ -298,6 +315,31 @@ meta.v1.ObjectMeta: labels={} name
         let value = "/spec/replicas".to_owned();
         assert_eq!(check("/spec/replicas/0"), Err(Wrong::Members { value }));
         assert!(check("/spec/*/nothing").is_err());
+    }
+
+    #[test]
+    fn open_type_names_only_the_members_that_it_lists() {
+        let mut catalogue = Catalogue::default();
+        catalogue.add_lines(LINES);
+        let kind = Kind::new("apps/v1", "Deployment");
+        let closed = catalogue.of_kind(&kind).expect("it is defined").clone();
+        let known = [("metadata".to_owned(), Type::Open)].into();
+        let open = Type::Fields(Fields {
+            known,
+            is_open: true,
+        });
+        for (pointer, by_closed, by_open) in [
+            ("/spec/replicas", true, false),
+            ("/metadata/name", true, true),
+            ("/status/phase", false, false),
+            ("/*/name", true, false),
+            ("", false, false),
+        ] {
+            let names = |of| catalogue.names_first(of, pointer, pointer.contains('*'));
+            assert_eq!(names(&closed), by_closed, "{pointer}");
+            assert_eq!(names(&open), by_open, "{pointer}");
+            assert!(!names(&Type::Open), "{pointer}");
+        }
     }
 
     #[test]

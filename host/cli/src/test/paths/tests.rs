@@ -169,6 +169,34 @@ fn field_of_another_kind_of_the_suite_is_no_mistake() {
 }
 
 #[test]
+fn open_kind_of_the_suite_excuses_no_mistake_about_a_closed_one() {
+    let mut paths = paths();
+    let open = |known: &[&str]| {
+        let known = known.iter().map(|name| ((*name).to_owned(), Type::Open));
+        Type::Fields(fields::Fields {
+            known: known.collect(),
+            is_open: true,
+        })
+    };
+    let define = |paths: &mut Paths, of| paths.0.define(Kind::new("shop.example/v1", "Cart"), of);
+    let kinds = [("apps/v1", "Deployment"), ("shop.example/v1", "Cart")];
+    let deployment = Kind::new("apps/v1", "Deployment");
+    let cart = Kind::new("shop.example/v1", "Cart");
+    let typo = read(ReadDocument::Object, "/spec/replica");
+    for of in [open(&["apiVersion", "kind", "metadata"]), Type::Open] {
+        define(&mut paths, of);
+        let both = strict(&paths, &kinds);
+        let said = both.wrong(&typo, Some(&deployment)).unwrap_or_default();
+        assert!(said.contains("did you mean /spec/replicas?"), "{said}");
+        assert_eq!(both.wrong(&typo, Some(&cart)), None);
+    }
+    // Whoever names the member says that the policy may mean it.
+    define(&mut paths, open(&["spec"]));
+    let both = strict(&paths, &kinds);
+    assert_eq!(both.wrong(&typo, Some(&deployment)), None);
+}
+
+#[test]
 fn kind_is_that_of_the_object_and_not_of_options() {
     let review = |operation: &str, object| {
         Json::from(

@@ -30,7 +30,7 @@ struct Timestamps {
     chain: [Vec<u8>; 2],
 }
 
-/// Who signs, and when.
+/// The signer, and the time of the signature.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Identity {
     pub(in super::super) subject: String,

@@ -114,31 +114,147 @@ fn accepts_good_bundles_under_their_own_root_only() {
     assert!(error.contains("names no issuer"), "{error}");
 }
 
+/// Why a bundle of a file is refused, before anything else of it is looked at.
+const FILE: &str = "it signs a file and not a statement";
+
+/// The roots of the public instances, and one whose keys of the certificate logs are wrong.
+fn all_roots() -> Vec<(&'static str, Root)> {
+    let wrong = std::fs::read(folder().join("invalid-ct-key_fail/trusted_root.json")).unwrap();
+    let mut roots = roots();
+    roots.push(("wrong keys", Root::of(&wrong).unwrap()));
+    roots
+}
+
 #[test]
 fn refuses_bad_bundles() {
     let folder = folder();
-    let mut roots = roots();
-    let own = std::fs::read(folder.join("invalid-ct-key_fail/trusted_root.json")).unwrap();
-    // The root of that bundle has a wrong key for its certificate log.
-    roots.extend(Root::of(&own).ok().map(|root| ("its own", root)));
-    for file in [
-        "invalid-ct-key_fail/bundle.sigstore.json",
-        "bundles/bundle_cve_2022_36056.txt.sigstore",
-        "bundles/bundle_invalid_version.txt.sigstore",
-        "bundles/bundle_no_cert_v1.txt.sigstore",
-        "bundles/bundle_no_checkpoint.txt.sigstore",
-        "bundles/bundle_no_log_entry.txt.sigstore",
-        "bundles/bundle_v3_no_signed_time.txt.sigstore.json",
-        "bundles/dsse-2sigs.sigstore.json",
+    let roots = all_roots();
+    for (file, reason) in [
+        ("bundles/dsse-2sigs.sigstore.json", "exactly one signature"),
+        (
+            "bundles/bundle_invalid_version.txt.sigstore",
+            "Invalid media type",
+        ),
         // These sign files, which is not the signature of an artifact.
-        "bundles/cosign-v3-blob.sigstore.json",
-        "managed-key/bundle.sigstore.json",
+        ("invalid-ct-key_fail/bundle.sigstore.json", FILE),
+        ("bundles/bundle_cve_2022_36056.txt.sigstore", FILE),
+        ("bundles/bundle_no_cert_v1.txt.sigstore", FILE),
+        ("bundles/bundle_no_checkpoint.txt.sigstore", FILE),
+        ("bundles/bundle_no_log_entry.txt.sigstore", FILE),
+        ("bundles/bundle_v3_no_signed_time.txt.sigstore.json", FILE),
+        ("bundles/cosign-v3-blob.sigstore.json", FILE),
+        ("managed-key/bundle.sigstore.json", FILE),
     ] {
         let bundle = std::fs::read(folder.join(file)).unwrap();
         let digest = subject(&bundle);
         for (name, root) in &roots {
             let error = root.verify(&bundle, &digest).map(drop).unwrap_err();
-            println!("{file} | {name} | {error}");
+            assert!(error.contains(reason), "{file} | {name} | {error}");
         }
     }
+}
+
+/// Replaces a character of a text, counted from its end.
+fn spoil(bundle: &mut Value, pointer: &str) {
+    const FROM_END: usize = 12;
+    let value = bundle.pointer_mut(pointer).unwrap();
+    let mut text = value.as_str().unwrap().to_owned();
+    let at = text.trim_end().len() - FROM_END;
+    let other = if text.as_bytes()[at] == b'A' {
+        "B"
+    } else {
+        "A"
+    };
+    text.replace_range(at..=at, other);
+    *value = text.into();
+}
+
+/// Removes a member of the entry in the transparency log.
+fn without(bundle: &mut Value, member: &str) {
+    let entry = bundle.pointer_mut(ENTRY).unwrap();
+    entry.as_object_mut().unwrap().remove(member).unwrap();
+}
+
+const ENTRY: &str = "/verificationMaterial/tlogEntries/0";
+
+/// A change to a bundle, and a part of the reason why it is refused then.
+type Change = (fn(&mut Value), &'static str);
+
+#[test]
+fn refuses_good_bundle_with_one_bad_part() {
+    let file = folder().join("bundles/conda-attestation.sigstore.json");
+    let good = std::fs::read(file).unwrap();
+    let digest = subject(&good);
+    let roots = all_roots();
+    let production = &roots
+        .iter()
+        .find(|(name, _)| *name == PRODUCTION)
+        .unwrap()
+        .1;
+    assert!(production.verify(&good, &digest).is_ok());
+    let changes: [Change; 8] = [
+        (
+            |bundle| bundle["verificationMaterial"]["tlogEntries"] = Value::Array(Vec::new()),
+            "must have an inclusion proof",
+        ),
+        (
+            |bundle| without(bundle, "inclusionProof"),
+            "must have an inclusion proof",
+        ),
+        (
+            |bundle| without(bundle, "inclusionPromise"),
+            "No verified timestamp found",
+        ),
+        (
+            |bundle| {
+                spoil(
+                    bundle,
+                    &format!("{ENTRY}/inclusionPromise/signedEntryTimestamp"),
+                )
+            },
+            "invalid inclusion promise",
+        ),
+        (
+            |bundle| {
+                let proof = bundle.pointer_mut(ENTRY).unwrap();
+                proof["inclusionProof"]["checkpoint"]["envelope"] = "".into();
+            },
+            "inclusion proof has no checkpoint",
+        ),
+        (
+            |bundle| {
+                spoil(
+                    bundle,
+                    &format!("{ENTRY}/inclusionProof/checkpoint/envelope"),
+                )
+            },
+            "No valid Rekor signature found on checkpoint",
+        ),
+        (
+            |bundle| {
+                let hashes = &mut bundle.pointer_mut(ENTRY).unwrap()["inclusionProof"]["hashes"];
+                hashes[0] = hashes[1].clone();
+            },
+            "inclusion proof verification failed",
+        ),
+        (
+            |bundle| spoil(bundle, "/dsseEnvelope/signatures/0/sig"),
+            "invalid signature",
+        ),
+    ];
+    for (change, reason) in changes {
+        let mut bundle: Value = serde_json::from_slice(&good).unwrap();
+        change(&mut bundle);
+        let bundle = bundle.to_string();
+        let error = production.verify(bundle.as_bytes(), &digest);
+        let error = error.map(drop).unwrap_err();
+        assert!(error.contains(reason), "{reason} | {error}");
+    }
+    // The certificate is in a log that this root does not know.
+    let (_, wrong) = roots.last().unwrap();
+    let error = wrong.verify(&good, &digest).map(drop).unwrap_err();
+    assert!(
+        error.contains("invalid signed certificate timestamp"),
+        "{error}"
+    );
 }
