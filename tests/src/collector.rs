@@ -166,15 +166,7 @@ impl Collector {
     /// # Panics
     /// Panics if they never are.
     pub async fn spans_when(&self, what: &str, are: impl Fn(&[Span]) -> bool) -> Vec<Span> {
-        let began = Instant::now();
-        loop {
-            let spans = self.spans();
-            if are(&spans) {
-                return spans;
-            }
-            assert!(began.elapsed() < PATIENCE, "not {what}: {spans:#?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until(what, || self.spans(), are).await
     }
 
     /// Waits until the log records are as expected, and returns them.
@@ -182,15 +174,24 @@ impl Collector {
     /// # Panics
     /// Panics if they never are.
     pub async fn records_when(&self, what: &str, are: impl Fn(&[Record]) -> bool) -> Vec<Record> {
-        let began = Instant::now();
-        loop {
-            let records = self.records();
-            if are(&records) {
-                return records;
-            }
-            assert!(began.elapsed() < PATIENCE, "not {what}: {records:#?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        until(what, || self.records(), are).await
+    }
+}
+
+/// Waits until what has arrived is as expected.
+async fn until<T: std::fmt::Debug>(
+    what: &str,
+    arrived: impl Fn() -> Vec<T>,
+    are: impl Fn(&[T]) -> bool,
+) -> Vec<T> {
+    let began = Instant::now();
+    loop {
+        let arrived = arrived();
+        if are(&arrived) {
+            return arrived;
         }
+        assert!(began.elapsed() < PATIENCE, "not {what}: {arrived:#?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -253,14 +254,19 @@ fn read(stream: &mut impl BufRead) -> Option<Request> {
     })
 }
 
+/// Returns the spans or log records of an export: both are below a resource and its scopes, with the same numbers.
+fn exported(body: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    let request = Message::parse(body);
+    let resources: Vec<Message<'_>> = request.messages(1).collect();
+    let scopes = resources
+        .into_iter()
+        .flat_map(|resource| resource.messages(2).collect::<Vec<_>>());
+    scopes.flat_map(|scope| scope.messages(2).collect::<Vec<_>>())
+}
+
 /// Decodes an `ExportTraceServiceRequest`.
 fn spans(body: &[u8]) -> Vec<Span> {
-    let request = Message::parse(body);
-    let of_scopes = request
-        .messages(1)
-        .flat_map(|resource| resource.messages(2).collect::<Vec<_>>());
-    of_scopes
-        .flat_map(|scope| scope.messages(2).collect::<Vec<_>>())
+    exported(body)
         .map(|span| Span {
             trace_id: span.hex(1),
             span_id: span.hex(2),
@@ -278,12 +284,7 @@ fn spans(body: &[u8]) -> Vec<Span> {
 
 /// Decodes an `ExportLogsServiceRequest`.
 fn records(body: &[u8]) -> Vec<Record> {
-    let request = Message::parse(body);
-    let of_scopes = request
-        .messages(1)
-        .flat_map(|resource| resource.messages(2).collect::<Vec<_>>());
-    of_scopes
-        .flat_map(|scope| scope.messages(2).collect::<Vec<_>>())
+    exported(body)
         .map(|record| Record {
             event: record.text(12),
             severity: record.number(2),

@@ -14,6 +14,7 @@
 pub mod binary;
 pub mod chart;
 pub mod checker;
+pub mod cli;
 pub mod collector;
 pub mod configuration;
 pub mod floods;

@@ -232,10 +232,7 @@ fn wait_for_plugins(admin: SocketAddr) {
     while let Some(page) = plugins_page(admin) {
         let plugins = page["plugins"].as_array();
         let mut plugins = plugins.into_iter().flatten();
-        // One with a reason has failed already, and is tried again.
-        let is_decided =
-            |plugin: &Value| plugin["state"] != "loading" || plugin["reason"].is_string();
-        if plugins.all(is_decided) {
+        if plugins.all(|plugin| plugin["state"] != "loading") {
             return;
         }
         assert!(

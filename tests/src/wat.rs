@@ -41,6 +41,19 @@ const WORLDS: &str = "
         import tollgate:admission/cluster@0.1.0;
     }
 
+    /// Wants to ask what users may do.
+    world with-access {
+        include tollgate:admission/validator@0.1.0;
+        import tollgate:admission/access@0.1.0;
+    }
+
+    /// Wants to ask what users may do, and can do without.
+    world with-access-and-grants {
+        include tollgate:admission/validator@0.1.0;
+        import tollgate:admission/access@0.1.0;
+        import tollgate:admission/grants@0.1.0;
+    }
+
     /// Likewise, and changes what it reviews.
     world mutator-with-cluster {
         include tollgate:admission/mutator@0.1.0;

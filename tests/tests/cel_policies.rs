@@ -1,13 +1,10 @@
 //! Kubernetes' admission policies as plugins, through `tollgate review` and `tollgate check`.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
-use tollgate_tests::{binary, guests};
+use tollgate_tests::{cli, guests};
 
 const PACKAGE: &str = "cel-policy";
 
@@ -56,23 +53,9 @@ fn deployment(name: &str, replicas: u32) -> Value {
 
 /// Reviews an object. Returns the response of each phase.
 fn review(configuration: &Configuration, object: &Value) -> (Value, Value) {
-    let mut child = Command::new(binary::tollgate())
-        .args(["review", "-o", "json", "--config"])
-        .arg(configuration.write())
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("tollgate can be run");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin
-        .write_all(object.to_string().as_bytes())
-        .expect("it reads");
-    drop(stdin);
-    let output = child.wait_with_output().expect("it ends");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let reviewed: Value =
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let mut command = cli::command(&["review", "-o", "json", "--config"]);
+    command.arg(configuration.write()).arg("-");
+    let reviewed = cli::run_with(&mut command, &object.to_string()).json();
     let response = |phase: &str| reviewed["documents"][0][phase]["response"]["response"].clone();
     (response("mutate"), response("validate"))
 }
@@ -201,22 +184,14 @@ fn a_wrong_policy_is_refused_with_its_place() {
         json!({"validationActions": ["Deny"]}),
     );
     plugin(&mut configuration, "wrong", &wrong);
-    let output = Command::new(binary::tollgate())
-        .args(["check", "--config"])
-        .arg(configuration.write())
-        .output()
-        .expect("tollgate can be run");
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
+    let mut command = cli::command(&["check", "--config"]);
+    let checked = cli::run(command.arg(configuration.write()));
+    checked.assert(
+        1,
+        &[
+            "settings.policy.spec.validations.0.expression",
+            "line 1, column 25: undeclared reference to 'limit'",
+            "authorizer is not available",
+        ],
     );
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    for words in [
-        "settings.policy.spec.validations.0.expression",
-        "line 1, column 25: undeclared reference to 'limit'",
-        "authorizer is not available",
-    ] {
-        assert!(said.contains(words), "`{words}` is not in:\n{said}");
-    }
 }

@@ -1,35 +1,13 @@
 //! Gatekeeper's policies through the real plugins: suites of `gator verify`, and `tollgate import`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value, json};
+use tollgate_tests::cli::{self, Ran};
 use tollgate_tests::{binary, guests};
 
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    said: String,
-}
-
 fn run(folder: &Path, arguments: &[&str]) -> Ran {
-    let output = Command::new(binary::tollgate())
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = format!("{stdout}{}", String::from_utf8_lossy(&output.stderr));
-    println!(
-        "tollgate {}: {:?}\n{said}",
-        arguments.join(" "),
-        output.status.code()
-    );
-    Ran {
-        code: output.status.code(),
-        stdout,
-        said,
-    }
+    cli::run(cli::command(arguments).current_dir(folder))
 }
 
 fn own_suites() -> PathBuf {
@@ -67,11 +45,11 @@ fn runs_suites_of_gator() {
             &suites.to_string_lossy(),
         ],
     );
-    assert_eq!(ran.code, Some(0), "{}", ran.said);
+    assert_eq!(ran.code, Some(0), "{}", ran.said());
     assert!(
-        ran.said.contains("14 case(s) in 3 suite(s): 14 passed"),
+        ran.said().contains("14 case(s) in 3 suite(s): 14 passed"),
         "{}",
-        ran.said
+        ran.said()
     );
 }
 
@@ -83,11 +61,11 @@ fn suite_runs_the_language_that_it_has_a_plugin_for() {
         folder.path(),
         &["test", "--engine", &engine(), &suite.to_string_lossy()],
     );
-    assert_eq!(only_rego.code, Some(1), "{}", only_rego.said);
+    assert_eq!(only_rego.code, Some(1), "{}", only_rego.said());
     assert!(
-        only_rego.said.contains("the Rego ran"),
+        only_rego.said().contains("the Rego ran"),
         "{}",
-        only_rego.said
+        only_rego.said()
     );
     let suite = own_suites().join("owner");
     let only_cel = run(
@@ -99,13 +77,13 @@ fn suite_runs_the_language_that_it_has_a_plugin_for() {
             &suite.to_string_lossy(),
         ],
     );
-    assert_eq!(only_cel.code, Some(2), "{}", only_cel.said);
+    assert_eq!(only_cel.code, Some(2), "{}", only_cel.said());
     assert!(
         only_cel
-            .said
+            .said()
             .contains("the template has Rego, and no plugin for it is known"),
         "{}",
-        only_cel.said
+        only_cel.said()
     );
 }
 
@@ -127,11 +105,11 @@ fn imports_cel_of_a_template() {
             "tollgate.yaml",
         ],
     );
-    assert_eq!(ran.code, Some(0), "{}", ran.said);
+    assert_eq!(ran.code, Some(0), "{}", ran.said());
     assert!(
-        ran.said.contains("1 constraint(s), with its CEL"),
+        ran.said().contains("1 constraint(s), with its CEL"),
         "{}",
-        ran.said
+        ran.said()
     );
     let inventory = policies.join("inventory.yaml");
     let reviewed = run(
@@ -146,9 +124,9 @@ fn imports_cel_of_a_template() {
         ],
     );
     assert!(
-        reviewed.said.contains("[blue] 2 violations"),
+        reviewed.said().contains("[blue] 2 violations"),
         "{}",
-        reviewed.said
+        reviewed.said()
     );
 }
 
@@ -165,13 +143,13 @@ fn names_a_wrong_expectation() {
         folder.path(),
         &["test", "--engine", &engine(), "--filter", "owner: pod"],
     );
-    assert_eq!(ran.code, Some(1), "{}", ran.said);
+    assert_eq!(ran.code, Some(1), "{}", ran.said());
     for word in [
         "FAIL   owner: pod without owner",
         "expected 4 violation(s) with a message like \"^web has no label owner$\", got 1 of: web has no label owner",
         "1 passed, 1 failed",
     ] {
-        assert!(ran.said.contains(word), "{word}: {}", ran.said);
+        assert!(ran.said().contains(word), "{word}: {}", ran.said());
     }
 }
 
@@ -179,11 +157,11 @@ fn names_a_wrong_expectation() {
 fn asks_for_the_plugin() {
     let folder = tempfile::tempdir().unwrap();
     let ran = run(folder.path(), &["test", &own_suites().to_string_lossy()]);
-    assert_eq!(ran.code, Some(2), "{}", ran.said);
+    assert_eq!(ran.code, Some(2), "{}", ran.said());
     assert!(
-        ran.said.contains("--engine rego=./rego.wasm"),
+        ran.said().contains("--engine rego=./rego.wasm"),
         "{}",
-        ran.said
+        ran.said()
     );
 }
 
@@ -210,7 +188,7 @@ fn imports_policies_that_are_then_enforced() {
         folder.path(),
         &["import", "policies", "-o", "tollgate.yaml"],
     );
-    assert_eq!(ran.code, Some(1), "{}", ran.said);
+    assert_eq!(ran.code, Some(1), "{}", ran.said());
     for word in [
         "translated  policies/owner-template.yaml:2: ConstraintTemplate requiredowner: plugin requiredowner",
         "cannot      policies/others.yaml:1: Assign policy: /spec: missing field `location`",
@@ -220,10 +198,10 @@ fn imports_policies_that_are_then_enforced() {
         "differs     policies/replicas-template.yaml:",
         "2 plugin(s); 4 translated",
     ] {
-        assert!(ran.said.contains(word), "{word}: {}", ran.said);
+        assert!(ran.said().contains(word), "{word}: {}", ran.said());
     }
     let checked = run(folder.path(), &["check", "--config", "tollgate.yaml"]);
-    assert_eq!(checked.code, Some(0), "{}", checked.said);
+    assert_eq!(checked.code, Some(0), "{}", checked.said());
     let many = own_suites().join("replicas/deployment-9.yaml");
     let reviewed = run(
         folder.path(),
@@ -235,9 +213,9 @@ fn imports_policies_that_are_then_enforced() {
         ],
     );
     assert!(
-        reviewed.said.contains("[apps] web: at most 3 replicas"),
+        reviewed.said().contains("[apps] web: at most 3 replicas"),
         "{}",
-        reviewed.said
+        reviewed.said()
     );
 }
 
@@ -266,7 +244,7 @@ fn gatekeepers_library_passes() {
         (&summary["failed"], &summary["errors"]),
         (&json!(0), &json!(0)),
         "{}",
-        ran.said
+        ran.said()
     );
     assert!(
         summary["passed"]
@@ -274,5 +252,5 @@ fn gatekeepers_library_passes() {
             .is_some_and(|passed| passed > 100),
         "{summary}"
     );
-    assert!(ran.stdout.contains("30 suite(s)"), "{}", ran.said);
+    assert!(ran.stdout.contains("30 suite(s)"), "{}", ran.said());
 }

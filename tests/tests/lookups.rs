@@ -1,12 +1,12 @@
 //! Lookups: what plugins see of other objects, and what they are told when they see nothing.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
+use tollgate_tests::cli::{self, Ran};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::pod;
-use tollgate_tests::{binary, wat};
+use tollgate_tests::wat;
 
 /// Exit code: everything is allowed.
 const ALLOWED: i32 = 0;
@@ -68,41 +68,6 @@ const ASKS_EARLY: &str = r#"
             (i32.const 0) (i32.const 2048))
         (i32.const 256))"#;
 
-struct Ran {
-    code: Option<i32>,
-    said: String,
-}
-
-impl Ran {
-    #[track_caller]
-    fn assert(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, Some(code), "{}", self.said);
-        for word in words {
-            assert!(
-                self.said.contains(word),
-                "`{word}` is not in:\n{}",
-                self.said
-            );
-        }
-    }
-}
-
-fn tollgate(arguments: &[&str]) -> Ran {
-    let output = Command::new(binary::tollgate()).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    println!(
-        "tollgate {}: {:?}\n{said}",
-        arguments.join(" "),
-        output.status.code()
-    );
-    Ran {
-        code: output.status.code(),
-        said,
-    }
-}
-
 fn write(path: &Path, value: &Value) {
     std::fs::write(path, value.to_string()).expect("the file can be written");
 }
@@ -128,7 +93,7 @@ fn review(configuration: &Configuration, objects: Option<&[Value]>) -> Ran {
         arguments.extend(["--objects".to_owned(), text(&dump)]);
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    tollgate(&arguments)
+    cli::run(&mut cli::command(&arguments))
 }
 
 fn map(kind: &str, namespace: &str, name: &str, data: &str) -> Value {
@@ -170,7 +135,7 @@ fn plugin_sees_granted_fields_by_name_and_by_index() {
     ];
     let ran = review(&shows_objects(more.clone()), Some(&objects));
     ran.assert(ALLOWED, &[r#"{"data":{"max":"3"}}"#, "first"]);
-    assert!(!ran.said.contains("left out"), "{}", ran.said);
+    assert!(!ran.said().contains("left out"), "{}", ran.said());
     review(&shows_objects(more), Some(&objects[1..])).assert(ALLOWED, &["none", "first"]);
 }
 
@@ -230,13 +195,14 @@ fn texts_are_withheld_after_secrets_were_read() {
         ALLOWED,
         &["[withheld: the plugin has read the content of a Secret]"],
     );
-    assert!(!ran.said.contains("aHVzaA=="), "{}", ran.said);
+    assert!(!ran.said().contains("aHVzaA=="), "{}", ran.said());
     let ran = review(&shows_objects(secrets(json!({}))), Some(&objects));
-    assert_eq!(ran.code, Some(2), "{}", ran.said);
+    assert_eq!(ran.code, Some(2), "{}", ran.said());
     assert!(
-        ran.said.contains("the lookup reads Secrets, expected true"),
+        ran.said()
+            .contains("the lookup reads Secrets, expected true"),
         "{}",
-        ran.said
+        ran.said()
     );
 }
 
@@ -296,5 +262,6 @@ fn cases_of_suites_have_their_own_objects() {
     });
     let path = configuration.folder().join("lookups.test.yaml");
     write(&path, &suite);
-    tollgate(&["test", path.to_str().expect("UTF-8")]).assert(ALLOWED, &["4 passed"]);
+    let mut command = cli::command(&["test"]);
+    cli::run(command.arg(&path)).assert(ALLOWED, &["4 passed"]);
 }

@@ -323,6 +323,13 @@ async fn exception_expires_while_server_runs() {
     assert_eq!(states(&status), ["active", "expired"]);
     assert_eq!(status["exceptions"][0]["reason"], "moves in December");
     assert_eq!(status["exceptions"][0]["names"], json!(["legacy"]));
+    let uses = |index: usize| &status["exceptions"][index]["uses"];
+    assert!(uses(0)["count"].as_u64() >= Some(1), "{status}");
+    assert!(
+        uses(0)["last"].is_string() && uses(0)["since"].is_string(),
+        "{status}"
+    );
+    assert_eq!((&uses(1)["count"], uses(1).get("last")), (&json!(0), None));
 
     tokio::time::sleep((LASTS + Duration::from_secs(1)).saturating_sub(began.elapsed())).await;
     let checked = validated(&server, &legacy).await;

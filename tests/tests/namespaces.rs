@@ -1,14 +1,12 @@
 //! Namespaces of requests: what plugins see of them, which of them selectors select, and what happens without them.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
 use serde_json::{Value, json};
 use tollgate_tests::checker::Endpoint;
+use tollgate_tests::cli::{self, Ran};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
-use tollgate_tests::{binary, guests, wat};
+use tollgate_tests::{guests, wat};
 
 /// Exit code: everything is allowed.
 const ALLOWED: i32 = 0;
@@ -58,52 +56,6 @@ const READS_MANY: &str = r#"
             (then (unreachable)))
         (i32.const 256))"#;
 
-struct Ran {
-    code: Option<i32>,
-    said: String,
-}
-
-impl Ran {
-    #[track_caller]
-    fn assert(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, Some(code), "{}", self.said);
-        for word in words {
-            assert!(
-                self.said.contains(word),
-                "`{word}` is not in:\n{}",
-                self.said
-            );
-        }
-    }
-}
-
-fn tollgate(arguments: &[&str], stdin: &str) -> Ran {
-    let mut child = Command::new(binary::tollgate())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let mut input = child.stdin.take().expect("standard input was asked for");
-    // A command that has found an error need not have read all of its input.
-    let _: std::io::Result<()> = input.write_all(stdin.as_bytes());
-    drop(input);
-    let output = child.wait_with_output();
-    let output = output.unwrap_or_else(|error| panic!("tollgate did not end: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    println!(
-        "tollgate {}: {:?}\n{said}",
-        arguments.join(" "),
-        output.status.code()
-    );
-    Ran {
-        code: output.status.code(),
-        said,
-    }
-}
-
 /// Reviews objects. The Namespaces are in a file, beside an object that is none.
 fn review(configuration: &Configuration, namespaces: Option<&[Value]>, objects: &[Value]) -> Ran {
     let file = configuration.folder().join("namespaces.yaml");
@@ -117,7 +69,7 @@ fn review(configuration: &Configuration, namespaces: Option<&[Value]>, objects: 
         arguments.extend(["--namespaces", file.to_str().expect("UTF-8")]);
     }
     let objects: String = objects.iter().map(|object| format!("{object}\n")).collect();
-    tollgate(&arguments, &objects)
+    cli::run_with(&mut cli::command(&arguments), &objects)
 }
 
 fn namespace(name: &str, labels: &Value) -> Value {
@@ -179,9 +131,9 @@ fn policy_in_rust_denies_by_labels_of_namespace() {
         let ran = review(&configuration, Some(&list), &[pod_in(name, "web")]);
         ran.assert(code, &[]);
         let is_denied = ran
-            .said
+            .said()
             .contains("objects in this namespace are not wanted");
-        assert_eq!(is_denied, code == DENIED, "{}", ran.said);
+        assert_eq!(is_denied, code == DENIED, "{}", ran.said());
     }
     let unknown = review(&configuration, Some(&list), &[pod_in("young", "web")]);
     unknown.assert(DENIED, &["namespace-unavailable"]);
@@ -242,14 +194,14 @@ fn selector_and_condition_select_by_labels_of_namespace() {
         let code = if selected.is_empty() { ALLOWED } else { DENIED };
         ran.assert(code, &[]);
         for plugin in ["by-selector", "by-condition"] {
-            let is_named = ran.said.contains(plugin);
+            let is_named = ran.said().contains(plugin);
             assert_eq!(is_named, selected.contains(&plugin), "{name}: {plugin}");
         }
     }
     // A namespaceSelector never excludes a cluster-scoped object.
     let ran = review(&configuration, Some(&list), &[node()]);
     ran.assert(DENIED, &["by-selector"]);
-    assert!(!ran.said.contains("by-condition"), "{}", ran.said);
+    assert!(!ran.said().contains("by-condition"), "{}", ran.said());
     // A Namespace that is created is in itself.
     let created = namespace("new", &json!({"tier": "gold"}));
     let ran = review(&configuration, Some(&list), &[created]);
@@ -290,7 +242,7 @@ fn suite_lists_its_namespaces() {
             "cases": cases,
         });
         std::fs::write(&suite, content.to_string()).expect("the suite can be written");
-        tollgate(&["test", suite.to_str().expect("UTF-8")], "")
+        cli::run(cli::command(&["test"]).arg(&suite))
     };
     let shown = r#"shows: {"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","labels":{"team":"a"}}}"#;
     let case = |namespace: &str, expect: Value| json!({"name": namespace, "object": pod_in(namespace, "web"), "expect": expect});

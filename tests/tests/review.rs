@@ -1,15 +1,14 @@
 //! `tollgate review` has the same results as a running server, and its output tells a user what to do.
 
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
+use tollgate_tests::cli::{self, Ran};
 use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, config_map, pod, secret};
 use tollgate_tests::server::Server;
-use tollgate_tests::{binary, guests};
 
 /// Exit code: everything is allowed.
 const ALLOWED: i32 = 0;
@@ -17,12 +16,6 @@ const ALLOWED: i32 = 0;
 const DENIED: i32 = 1;
 /// Exit code: something could not be reviewed.
 const ERROR: i32 = 2;
-
-struct Reviewed {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
 
 /// Configures mutators, a validator that denies, one that warns and one that is only counted.
 fn configuration() -> Configuration {
@@ -52,58 +45,10 @@ fn configuration() -> Configuration {
     configuration
 }
 
-fn review(configuration: &Configuration, arguments: &[&str], stdin: &str) -> Reviewed {
-    let mut child = Command::new(binary::tollgate())
-        .arg("review")
-        .arg("--config")
-        .arg(configuration.write())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let mut input = child.stdin.take().expect("standard input was asked for");
-    // A command that has found an error need not have read all of its input.
-    let _: std::io::Result<()> = input.write_all(stdin.as_bytes());
-    drop(input);
-    let output = child.wait_with_output();
-    let output = output.unwrap_or_else(|error| panic!("tollgate did not end: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let reviewed = Reviewed {
-        code: output.status.code(),
-        stdout: text(&output.stdout),
-        stderr: text(&output.stderr),
-    };
-    println!(
-        "tollgate review {}: {:?}\n{}{}",
-        arguments.join(" "),
-        reviewed.code,
-        reviewed.stdout,
-        reviewed.stderr
-    );
-    reviewed
-}
-
-impl Reviewed {
-    #[track_caller]
-    fn assert(&self, code: i32, words: &[&str]) {
-        let said = format!("{}{}", self.stdout, self.stderr);
-        assert_eq!(self.code, Some(code), "{said}");
-        for word in words {
-            assert!(said.contains(word), "`{word}` is not in:\n{said}");
-        }
-        assert!(
-            !said.contains("panicked") && !said.contains('\u{1b}'),
-            "{said}"
-        );
-    }
-
-    #[track_caller]
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("{error}:\n{}", self.stdout))
-    }
+fn review(configuration: &Configuration, arguments: &[&str], stdin: &str) -> Ran {
+    let mut command = cli::command(&["review", "--config"]);
+    command.arg(configuration.write()).args(arguments);
+    cli::run_with(&mut command, stdin)
 }
 
 fn labelled(mut object: Value) -> Value {
@@ -190,14 +135,14 @@ async fn fifty_documents_get_same_answers_as_from_server() {
     let files = [manifest_file.as_str(), review_file.as_str()];
 
     let reviewed = review(&configuration, &[&files[..], &["-o", "json"]].concat(), "");
-    reviewed.assert(DENIED, &[]);
+    reviewed.assert_clean(DENIED, &[]);
     let whole = reviewed.json();
     let documents = whole["documents"].as_array().expect("a list of documents");
     assert_eq!(documents.len(), 50);
     assert_eq!(whole["summary"]["errors"], 0);
 
     let text = review(&configuration, &files, "");
-    text.assert(
+    text.assert_clean(
         DENIED,
         &["50 document(s)", "assumed for manifests: operation CREATE"],
     );
@@ -254,7 +199,7 @@ fn prints_verdict_fields_changes_and_cost() {
     object["metadata"]["namespace"] = json!("shop");
     object["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.9");
     let denied = review(&configuration(), &["-"], &object.to_string());
-    denied.assert(
+    denied.assert_clean(
         DENIED,
         &[
             "denied   Pod shop/web",
@@ -277,7 +222,7 @@ fn prints_verdict_fields_changes_and_cost() {
         &["-", "--verbose"],
         &labelled(object).to_string(),
     );
-    changed.assert(
+    changed.assert_clean(
         ALLOWED,
         &[
             "changed  Pod shop/web",
@@ -291,7 +236,7 @@ fn prints_verdict_fields_changes_and_cost() {
         &["-"],
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {team: a, owner: b, cost-center: c}}\n",
     );
-    nothing.assert(ALLOWED, &["allowed  Pod default/web"]);
+    nothing.assert_clean(ALLOWED, &["allowed  Pod default/web"]);
 }
 
 #[test]
@@ -354,7 +299,7 @@ fn old_objects_make_an_update() {
         &["--old", &old, "-o", "yaml", "-"],
         &list.to_string(),
     );
-    reviewed.assert(ALLOWED, &["operation: UPDATE", "operation: CREATE"]);
+    reviewed.assert_clean(ALLOWED, &["operation: UPDATE", "operation: CREATE"]);
 }
 
 #[test]
@@ -376,19 +321,19 @@ fn delete_reviews_the_stored_object() {
     named["metadata"]["labels"] = json!({});
     let arguments = ["--operation", "DELETE", "--old", &old, "-v", "-"];
     let reviewed = review(&configuration, &arguments, &named.to_string());
-    reviewed.assert(ALLOWED, &["validate  kept  allowed"]);
+    reviewed.assert_clean(ALLOWED, &["validate  kept  allowed"]);
     let reviewed = review(
         &configuration,
         &["--operation", "DELETE", "-v", "-"],
         &named.to_string(),
     );
-    reviewed.assert(
+    reviewed.assert_clean(
         ALLOWED,
         &["kept  not called: a rule matches, but its matchCondition `kept` is false"],
     );
     let arguments = ["--operation", "CREATE", "--old", &old, "-"];
     review(&configuration, &arguments, &named.to_string())
-        .assert(ERROR, &["--operation CREATE cannot have --old"]);
+        .assert_clean(ERROR, &["--operation CREATE cannot have --old"]);
 }
 
 #[test]
@@ -425,7 +370,7 @@ fn names_why_plugins_are_not_called() {
         let arguments = ["-v", "--user", user, "--group", "dev", "-"];
         review(&configuration, &arguments, &pod("web").to_string())
     };
-    asks("joe").assert(
+    asks("joe").assert_clean(
         DENIED,
         &[
             "selected   not called: a rule matches, but its `objectSelector` does not",
@@ -434,7 +379,7 @@ fn names_why_plugins_are_not_called() {
             "elsewhere  not called: a rule matches, but `namespaces` or `excludeNamespaces` excludes this namespace",
         ],
     );
-    asks("jane").assert(
+    asks("jane").assert_clean(
         ALLOWED,
         &[
             "named      not called: a rule matches, but `excludeUsers` lists this user",
@@ -455,7 +400,7 @@ fn summary_counts_calls_and_changes() {
     let mut object = pod("web");
     object["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.9");
     let text = review(&configuration, &["-"], &object.to_string());
-    text.assert(DENIED, &["team"]);
+    text.assert_clean(DENIED, &["team"]);
     let summary = text.stdout.split("document(s)").nth(1).unwrap_or_default();
     assert!(!summary.contains("excepted"), "{summary}");
     // The object is denied, and there is still a patch.
@@ -472,7 +417,7 @@ fn summary_counts_calls_and_changes() {
     let settings = json!({"mode": "audit", "settings": {"labels": {"team": null}}});
     audited.plugin("team", &labels, settings);
     let reviewed = review(&audited, &["-"], &pod("web").to_string());
-    reviewed.assert(ALLOWED, &["in mode audit, team:"]);
+    reviewed.assert_clean(ALLOWED, &["in mode audit, team:"]);
     assert!(
         !reviewed.stdout.contains("no plugin was called"),
         "{}",
@@ -486,7 +431,7 @@ fn summary_counts_calls_and_changes() {
         json!({"mode": "warn"}),
     );
     let reviewed = review(&missing, &["-"], &pod("web").to_string());
-    reviewed.assert(
+    reviewed.assert_clean(
         ALLOWED,
         &["the plugin gone is not loaded, and it denies nothing in mode warn"],
     );
@@ -502,8 +447,8 @@ fn reads_yaml_as_kubectl_and_withholds_secrets() {
             "settings": {"labels": {"on": null}}}),
     );
     let manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {on: x}}}";
-    review(&configuration, &["-"], manifest).assert(DENIED, &["label on is required"]);
-    review(&configuration, &["-"], &manifest.replace("{on:", "{'on':")).assert(ALLOWED, &[]);
+    review(&configuration, &["-"], manifest).assert_clean(DENIED, &["label on is required"]);
+    review(&configuration, &["-"], &manifest.replace("{on:", "{'on':")).assert_clean(ALLOWED, &[]);
 
     let mut patching = Configuration::new();
     let everything = json!({"rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"]}]});
@@ -514,7 +459,7 @@ fn reads_yaml_as_kubectl_and_withholds_secrets() {
     );
     let manifest = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {pin: 47114711, word: hunter2}}";
     let reviewed = review(&patching, &["-"], manifest);
-    reviewed.assert(ALLOWED, &["allow-annotation/allow: \"[withheld]\""]);
+    reviewed.assert_clean(ALLOWED, &["allow-annotation/allow: \"[withheld]\""]);
     for secret in ["47114711", "hunter2", "SHA-256", "bytes"] {
         assert!(!reviewed.stdout.contains(secret), "{}", reviewed.stdout);
     }
@@ -537,15 +482,15 @@ fn reports_documents_that_cannot_be_reviewed() {
             vec!["the AdmissionReview's `apiVersion` is not supported"],
         ),
     ] {
-        review(&configuration, &["-"], input).assert(ERROR, &words);
+        review(&configuration, &["-"], input).assert_clean(ERROR, &words);
     }
     // One bad document does not hide the results of the others.
     let mixed = review(&configuration, &["-"], &format!("kind: Pod\n---\n{good}\n"));
-    mixed.assert(
+    mixed.assert_clean(
         ERROR,
         &["(-, document 1)", "changed  Pod default/web", "1 in error"],
     );
     let missing = review(&configuration, &["no-such-file.yaml"], "");
-    missing.assert(ERROR, &["cannot read no-such-file.yaml"]);
+    missing.assert_clean(ERROR, &["cannot read no-such-file.yaml"]);
     assert!(Path::new(&configuration.folder()).is_dir());
 }

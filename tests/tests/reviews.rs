@@ -22,7 +22,7 @@ const OTHER_MUTATORS: [&str; 5] = [
     "sidecar-inject",
     "print-request",
 ];
-const OTHER_VALIDATORS: [&str; 7] = [
+const OTHER_VALIDATORS: [&str; 8] = [
     "allow-annotation",
     "deny-service-external-ips",
     "deploy-window",
@@ -30,6 +30,7 @@ const OTHER_VALIDATORS: [&str; 7] = [
     "limit-pod-hard-anti-affinity-topology",
     "pod-security",
     "print-request",
+    "security-context-deny",
 ];
 
 /// Returns a `match` for all requests.
@@ -86,6 +87,7 @@ async fn server_of_the_other_samples() -> Server {
             "limit-pod-hard-anti-affinity-topology",
             json!({}),
         ),
+        ("security-context-deny", "security-context-deny", json!({})),
     ] {
         let mut keys = keys;
         keys["match"] = everything();

@@ -408,6 +408,9 @@ async fn restart_resumes_and_administrator_decides() {
     let (code, said) = tollgate(&server, &["rollout", "rollback", "other"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("the plugin has no rollout"), "{said}");
+    let (code, said) = tollgate(&server, &["rollout", "status", "polciy"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("expected one of policy"), "{said}");
 
     // A rollback survives a restart, too.
     let server = Start::default().as_it_is().start(server.kill());

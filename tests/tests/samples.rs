@@ -286,7 +286,7 @@ fn suites_of_plugins_pass() {
             ));
         }
     }
-    assert!(count >= 3, "{count} suites");
+    assert!(count >= 8, "{count} suites");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

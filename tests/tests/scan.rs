@@ -1,56 +1,29 @@
 //! `tollgate scan` judges what exists as admission would, and its reports, exit code and state file tell the same.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tollgate_tests::cli::{self, Ran};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::{pod, secret};
-use tollgate_tests::{binary, guests, wat};
+use tollgate_tests::{guests, wat};
 
 const TRAP: &str =
     "(func (export \"tollgate:admission/validating@0.1.0#validate\") (result i32) unreachable)";
 
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
 fn scan(configuration: &Configuration, arguments: &[&str]) -> Ran {
-    let output = Command::new(binary::tollgate())
-        .arg("scan")
-        .arg("--config")
-        .arg(configuration.write())
-        .args(arguments)
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let ran = Ran {
-        code: output.status.code(),
-        stdout: text(&output.stdout),
-        stderr: text(&output.stderr),
-    };
-    let typed = arguments.join(" ");
-    println!(
-        "tollgate scan {typed}: {:?}\n{}{}",
-        ran.code, ran.stdout, ran.stderr
-    );
-    ran
+    let mut command = cli::command(&["scan", "--config"]);
+    command.arg(configuration.write()).args(arguments);
+    cli::run(command.env("NO_COLOR", "1"))
 }
 
 /// Scans and returns the exit code with the results.
 fn json_of(configuration: &Configuration, arguments: &[&str]) -> (Option<i32>, Value) {
     let ran = scan(configuration, &[arguments, &["-o", "json"]].concat());
-    let results = serde_json::from_str(&ran.stdout);
-    (
-        ran.code,
-        results.unwrap_or_else(|error| panic!("{error}: {}", ran.stderr)),
-    )
+    (ran.code, ran.json())
 }
 
 fn path(path: &Path) -> &str {
@@ -463,16 +436,9 @@ fn exception_ends_for_scan_and_review_in_the_same_second() {
     );
     let arguments = [path(&file), "--state", path(&state)];
     let reviewed = || {
-        let mut command = Command::new(binary::tollgate());
-        command
-            .arg("review")
-            .arg("--config")
-            .arg(configuration.write());
-        command
-            .arg(&file)
-            .status()
-            .expect("tollgate can be run")
-            .code()
+        let mut command = cli::command(&["review", "--config"]);
+        command.arg(configuration.write()).arg(&file);
+        cli::run(&mut command).code
     };
     let before = (scan(&configuration, &arguments).code, reviewed());
     if OffsetDateTime::now_utc() < until {

@@ -164,6 +164,9 @@ async fn verify_explains_every_rule_of_a_policy() {
     let (code, said) = tollgate(&registry, &["verify", &reference]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("nothing is required"), "{said}");
+    let (code, said) = tollgate(&registry, &["verify", &reference, "--bind-repository"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--key <FILE>|--identity"), "{said}");
 }
 
 /// Waits until the status of the plugin satisfies a condition.

@@ -1,12 +1,10 @@
 //! `tollgate test --strict-paths`: finds the places that a plugin reads and no object can have.
 
 use std::fs;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tollgate_tests::binary::tollgate;
-use tollgate_tests::wat;
+use tollgate_tests::{cli, wat};
 
 /// Exit code: everything is as expected.
 const PASSED: i32 = 0;
@@ -73,23 +71,10 @@ fn project(pointers: &[&str], objects: &[Value]) -> TempDir {
 
 #[track_caller]
 fn run(folder: &TempDir, arguments: &[&str], code: i32, words: &[&str]) -> String {
-    let output = Command::new(tollgate())
-        .arg("test")
-        .args(arguments)
-        .current_dir(folder.path())
-        .output()
-        .expect("tollgate can be run");
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    println!("$ tollgate test {}\n{said}", arguments.join(" "));
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    for word in words {
-        assert!(said.contains(word), "`{word}` is not in:\n{said}");
-    }
-    said
+    let mut command = cli::command(&["test"]);
+    let ran = cli::run(command.args(arguments).current_dir(folder.path()));
+    ran.assert(code, words);
+    ran.said()
 }
 
 #[test]
@@ -128,26 +113,70 @@ fn patterns_and_fields_of_other_kinds_are_understood() {
     run(&alone, &["--strict-paths"], FAILED, &words);
 }
 
+/// A CustomResourceDefinition of carts.
+fn definition(schema: &Value) -> String {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "carts.shop.example"},
+        "spec": {
+            "group": "shop.example", "names": {"kind": "Cart", "plural": "carts"},
+            "versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+    .to_string()
+}
+
+#[test]
+fn open_kind_hides_no_mistake_about_a_closed_one() {
+    let folder = project(&["/spec/replica"], &[deployment("a"), cart()]);
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    fs::write(folder.path().join("crd.yaml"), definition(&open))
+        .expect("a folder can be written to");
+    let words = [
+        "FAIL   case 0",
+        "did you mean /spec/replicas?",
+        "ok     case 1",
+    ];
+    let arguments = ["--strict-paths", "--crds", "crd.yaml"];
+    run(&folder, &arguments, FAILED, &words);
+}
+
+#[test]
+fn place_that_is_too_long_to_check_fails_the_case() {
+    let long = format!("/metadata/labels/{}", "a".repeat(5000));
+    let folder = project(&[&long], &[deployment("a")]);
+    run(&folder, &[], PASSED, &["1 passed"]);
+    let words = [
+        "strict paths: reader reads more than 10000 places in this case, or a place of more than 4096 bytes",
+        "1 failed",
+    ];
+    run(&folder, &["--strict-paths"], FAILED, &words);
+}
+
+#[test]
+fn suites_of_gator_alone_are_an_error() {
+    let folder = project(&["/spec/replica"], &[deployment("a")]);
+    let suite = "kind: Suite\napiVersion: test.gatekeeper.sh/v1alpha1\n";
+    fs::write(folder.path().join("suite.yaml"), suite).expect("a folder can be written to");
+    let words = [
+        "--strict-paths has nothing to check: all of the 1 suite(s) are gator's",
+        "or leave --strict-paths out",
+    ];
+    run(&folder, &["--strict-paths", "suite.yaml"], ERROR, &words);
+}
+
 #[test]
 fn custom_kinds_come_from_files() {
     let folder = project(&["/spec/size", "/metadata/name"], &[cart()]);
     let unknown = "the fields of shop.example/v1 Cart are not known; pass the file";
     run(&folder, &["--strict-paths"], FAILED, &[unknown]);
-    let definition = |field: &str| {
+    let with_field = |field: &str| {
         let properties = json!({field: {"type": "integer"}});
         let spec = json!({"type": "object", "properties": properties});
-        let schema = json!({"type": "object", "properties": {"spec": spec}});
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "carts.shop.example"},
-            "spec": {
-                "group": "shop.example", "names": {"kind": "Cart", "plural": "carts"},
-                "versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}],
-            },
-        })
+        definition(&json!({"type": "object", "properties": {"spec": spec}}))
     };
     for (field, code) in [("size", PASSED), ("sizes", FAILED)] {
-        let text = definition(field).to_string();
+        let text = with_field(field);
         fs::write(folder.path().join("crd.yaml"), text).expect("a folder can be written to");
         run(
             &folder,

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use crate::scan::ScanSearch;
 use crate::search::Search;
 use crate::trace::TraceParent;
 
@@ -154,6 +155,12 @@ pub trait Gate: Send + Sync + 'static {
     /// first. The default list is empty.
     fn costs(&self) -> serde_json::Value {
         serde_json::json!({ "costs": [], "decisions": 0 })
+    }
+    /// Returns the content of `/scan`: an object with the list `results`, the most failures first, and with `total`,
+    /// `matched` and `next`. By default no background scan runs.
+    fn scan(&self, search: &ScanSearch) -> serde_json::Value {
+        let _ = search;
+        crate::scan::disabled()
     }
     /// Reads the configuration and the plugins again, for `POST /reload`. Returns none if there is nothing to read.
     fn reload(&self) -> impl Future<Output = Option<Reloaded>> + Send {

@@ -41,7 +41,7 @@ pub struct Challenge {
     pub signature: String,
 }
 
-/// Who proves that a webhook entry reaches this installation.
+/// Answers canaries: proves that the calls of a webhook entry reach this installation.
 pub trait Prover: fmt::Debug + Send + Sync {
     /// Returns the proof for a path. `lacking` are the plugins of the challenge that this replica does not call there.
     ///
@@ -85,7 +85,7 @@ impl Challenge {
 // === impl AdmissionRequest ===
 
 impl AdmissionRequest {
-    /// Whether the request is about a canary. No plugin sees it.
+    /// Whether the request is about a canary. Plugins do not see such requests.
     #[must_use]
     pub fn is_canary(&self) -> bool {
         self.resource.group == GROUP && self.resource.resource == RESOURCE

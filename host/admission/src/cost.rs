@@ -1,4 +1,4 @@
-//! The calls of a plugin, and what they cost.
+//! The calls of a plugin and their cost.
 
 use std::time::Duration;
 

@@ -3,13 +3,15 @@
 //! - [`review`] reads the wire format.
 //! - [`Call`] and [`Reply`] are what the server and a [`Gate`] exchange.
 //! - [`Denial`] is a plugin's denial in its own words, and [`Cost`] what a call took.
+//! - [`access`] is what a user may do, and who knows.
 //! - [`namespaces`] is the Namespace of a request, and where it is looked up.
 //! - [`canary`] are requests that show that a webhook is called.
 //! - [`tokens`] are tokens of the cluster, and who verifies them.
-//! - [`search`] selects some of the kept decisions.
+//! - [`search`] selects some of the kept decisions, and [`scan`] results of the background scan.
 //! - [`trace`] is the trace that a review belongs to, and who observes its calls.
 //! - [`text`] makes text from plugins safe for its destination.
 
+pub mod access;
 mod call;
 pub mod canary;
 mod chain;
@@ -17,6 +19,7 @@ mod cost;
 mod instance;
 pub mod namespaces;
 pub mod review;
+pub mod scan;
 pub mod search;
 pub mod text;
 pub mod tokens;

@@ -26,12 +26,12 @@ pub struct Namespace(Json);
 pub enum Lookup {
     /// The Namespace exists.
     Found(Namespace),
-    /// There is no such Namespace in this place, such as "in the cluster".
+    /// The place, such as "in the cluster", has no such Namespace.
     NotFound {
         /// The place, as part of a sentence.
         place: Arc<str>,
     },
-    /// Nobody can tell now.
+    /// The lookup has no result now.
     Unavailable {
         /// The reason, and what to do about it.
         reason: Arc<str>,
@@ -46,7 +46,7 @@ pub type Pending<'a> = Pin<Box<dyn Future<Output = Lookup> + Send + 'a>>;
 /// Implementations are called for many requests at once. Two lookups of one name should share one request to
 /// kube-apiserver.
 pub trait Namespaces: fmt::Debug + Send + Sync {
-    /// Returns what is known without waiting. None means that only [`Namespaces::look_up`] can tell.
+    /// Returns the result if it is known without waiting. None means that only [`Namespaces::look_up`] can tell.
     fn known(&self, name: &str) -> Option<Lookup>;
 
     /// Looks a namespace up. A cache asks kube-apiserver for a namespace that it does not have, because the namespace
@@ -60,7 +60,7 @@ pub struct NoNamespaces {
     reason: Arc<str>,
 }
 
-/// What a review's lookup has found. All plugins of the review see the same.
+/// The result of a review's lookup of its Namespace. All plugins of the review see the same result.
 #[derive(Clone, Debug, Default)]
 pub struct LookedUp(OnceLock<Lookup>);
 
@@ -207,9 +207,9 @@ impl AdmissionRequest {
 
     /// Whether the request is about a namespaced object of this namespace.
     ///
-    /// kube-apiserver sets the namespace of a request about a Namespace to that Namespace's own name. A Namespace is
-    /// cluster-scoped all the same, and so are its subresources. A resource of this name counts as cluster-scoped in any
-    /// API group, because kube-apiserver takes the name behind `namespaces/` in a path for a namespace.
+    /// kube-apiserver sets the namespace of a request about a Namespace to that Namespace's own name. Nevertheless, a
+    /// Namespace and its subresources are cluster-scoped. A resource of this name counts as cluster-scoped in any API
+    /// group, because kube-apiserver takes the name behind `namespaces/` in a path for a namespace.
     #[must_use]
     pub fn is_in_namespace(&self, name: &str) -> bool {
         let is_namespace = self.resource.resource == "namespaces"

@@ -15,13 +15,13 @@ pub struct Search {
     pub plugin: Option<String>,
     /// The verdict, in full.
     pub verdict: Option<String>,
-    /// Only decisions with a lower number. Later decisions have higher numbers.
+    /// Selects decisions with a lower number. Later decisions have higher numbers.
     pub before: Option<u64>,
     /// The most decisions to return.
     pub limit: usize,
 }
 
-/// What a search compares of one decision.
+/// The fields of one decision that a search compares.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'d> {
     /// The uid of the review.

@@ -80,14 +80,24 @@ pub fn joined<I>(items: I, separator: &str, max_bytes: usize) -> String
 where
     I: ExactSizeIterator<Item: AsRef<str>>,
 {
+    joined_parts(items.map(|item| [item]), separator, max_bytes)
+}
+
+/// Like [`joined`], for items that consist of several parts. The parts of an item are not joined before.
+#[must_use]
+pub fn joined_parts<I, T, const PARTS: usize>(items: I, separator: &str, max_bytes: usize) -> String
+where
+    I: ExactSizeIterator<Item = [T; PARTS]>,
+    T: AsRef<str>,
+{
     /// Room for the separator and `+18446744073709551615 more`.
     const REST_BYTES: usize = 32;
     let count = items.len();
     let mut text = String::new();
-    for (index, item) in items.enumerate() {
-        let item = item.as_ref();
+    for (index, parts) in items.enumerate() {
+        let bytes: usize = parts.iter().map(|part| part.as_ref().len()).sum();
         let reserve = if index + 1 == count { 0 } else { REST_BYTES };
-        if text.len() + separator.len() + item.len() + reserve > max_bytes {
+        if text.len() + separator.len() + bytes + reserve > max_bytes {
             let separator = if index == 0 { "" } else { separator };
             write!(text, "{separator}+{} more", count - index).expect("a String takes every write");
             break;
@@ -95,7 +105,9 @@ where
         if index > 0 {
             text.push_str(separator);
         }
-        text.push_str(item);
+        for part in &parts {
+            text.push_str(part.as_ref());
+        }
     }
     text
 }
@@ -272,6 +284,25 @@ mod tests {
         );
         assert_eq!(joined(["x".repeat(1000)].iter(), ",", 64), "+1 more");
         assert_eq!(joined(Vec::<String>::new().iter(), ",", 64), "");
+    }
+
+    #[test]
+    fn joins_parts_like_whole_items() {
+        let items: Vec<[String; 3]> = (0..40)
+            .map(|index| [format!("plugin-{index}"), "@".to_owned(), "0".repeat(12)])
+            .collect();
+        for count in [0, 1, 2, 40] {
+            for max_bytes in [10, 64, 1024] {
+                let items = &items[..count];
+                let whole: Vec<String> = items.iter().map(|parts| parts.concat()).collect();
+                let parts = items.iter().cloned();
+                assert_eq!(
+                    joined_parts(parts, ",", max_bytes),
+                    joined(whole.iter(), ",", max_bytes),
+                    "{count} items in {max_bytes} bytes"
+                );
+            }
+        }
     }
 
     #[test]

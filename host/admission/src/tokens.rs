@@ -22,7 +22,7 @@ pub enum TokenVerdict {
     NotAuthenticated,
     /// The token is valid, and its user lacks the right.
     Forbidden,
-    /// Nobody can tell now.
+    /// The verification has no result now.
     Unavailable {
         /// The reason.
         reason: Arc<str>,
@@ -32,7 +32,7 @@ pub enum TokenVerdict {
 /// A review that has not ended yet.
 pub type PendingVerdict<'a> = Pin<Box<dyn Future<Output = TokenVerdict> + Send + 'a>>;
 
-/// Who verifies tokens. Every verdict but [`TokenVerdict::Allowed`] refuses the request.
+/// Verifies tokens. Every verdict except [`TokenVerdict::Allowed`] refuses the request.
 pub trait TokenReviewer: fmt::Debug + Send + Sync {
     /// Reviews a token. The server drops the future when the request's time is over.
     fn review<'a>(&'a self, token: &'a str, right: Right) -> PendingVerdict<'a>;

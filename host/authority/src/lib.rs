@@ -157,8 +157,8 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Makes the next change that is due: adds a successor, lets it sign, or removes what has expired. Returns none if
-    /// nothing is due.
+    /// Makes the next change that is due: adds a successor, lets it sign, or removes expired certificates. Returns none
+    /// if nothing is due.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Match conditions: CEL expressions that decide whether a plugin is asked about a request.
+//! Match conditions: CEL expressions that decide whether a plugin is called for a request.
 //!
 //! ```text
 //! expression ─▶ parse ─▶ check    only names, functions and fields that there are     at load
@@ -9,8 +9,8 @@
 //!
 //! The operator writes the expression, but the user sends the object. So the user controls the cost of an evaluation.
 //! For example, two nested comprehensions over a list of a million elements run for too long, and no deadline can
-//! interrupt them. The `cel` crate does not count costs. So the parsed expression is rewritten to count for itself
-//! (`meter`).
+//! interrupt them. The `cel` crate does not count costs. Tollgate therefore rewrites the parsed expression so that it
+//! counts its own cost (`meter`).
 
 mod budget;
 mod check;

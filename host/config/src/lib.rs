@@ -3,6 +3,7 @@
 //! Code outside this module does not check again whether a value exists or makes sense. All problems are reported at
 //! once, by key path. An operator who sees one problem at a time has to try again for each of them.
 
+mod access;
 mod authentication;
 mod cluster;
 pub mod condition;
@@ -52,6 +53,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+pub use access::Access;
 pub use authentication::{Authentication, ClientCertificate, TokenReview};
 pub use cluster::{Cluster, ClusterRegistration};
 pub use everybody::{is_of_namespace, why_everybody};
@@ -121,7 +123,7 @@ pub struct Config {
     pub cluster: Cluster,
     /// The background scan. None if it is off.
     pub scan: Option<Scan>,
-    /// What the plugins of namespaces may do. None if namespaces have no plugins of their own.
+    /// The permissions of plugins of namespaces. None if namespaces may not have plugins.
     pub tenancy: Option<Tenancy>,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,

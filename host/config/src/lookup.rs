@@ -23,7 +23,7 @@ pub use pattern::FieldPattern;
 /// The lookups of a plugin by their names.
 pub type Lookups = BTreeMap<Box<str>, Lookup>;
 
-/// What one lookup grants. Two equal grants share one table.
+/// The objects and fields that one lookup grants. Two equal grants share one table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lookup {
     /// The resource of the objects.
@@ -57,7 +57,7 @@ pub enum LookupNamespaces {
     /// All namespaces, and objects without a namespace.
     #[default]
     All,
-    /// These namespaces, in order and without doubles. The list is never empty.
+    /// The named namespaces, in order and without duplicates. The list is never empty.
     Named(Vec<Box<str>>),
 }
 

@@ -48,9 +48,9 @@ pub enum Mismatch {
 /// Whether a plugin matches a request, before exceptions are considered.
 #[derive(Debug)]
 pub enum Decided<'p> {
-    /// It matches.
+    /// The request matches.
     Holds,
-    /// It does not match, for this reason.
+    /// The request does not match, for this reason.
     Fails(Mismatch),
     /// A condition cannot be evaluated.
     Unclear(ConditionError),

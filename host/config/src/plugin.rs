@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::access::Access;
 use super::exception::Exception;
 use super::limit::Limits;
 use super::lookup::{Lookup, Lookups};
@@ -32,7 +33,7 @@ pub struct PluginConfig {
     pub enabled: bool,
     /// The source of the plugin's WebAssembly.
     pub source: Source,
-    /// What must be proven about the artifact before it is loaded.
+    /// The signatures and attestations that the artifact must have before Tollgate loads it.
     pub signatures: Signatures,
     /// The requests that the plugin is called for. None means the rules from its own `describe`.
     pub matching: Option<Match>,
@@ -54,6 +55,8 @@ pub struct PluginConfig {
     pub limits: Limits,
     /// The imports that the plugin may use in addition to the contract.
     pub capabilities: BTreeSet<Capability>,
+    /// What the plugin may ask about the rights of users. Counts only with the capability `access`.
+    pub access: Access,
     /// The objects of the cluster that the plugin may see. Lookups grant the capability `cluster`.
     pub lookups: Lookups,
     /// Whether the plugin may return a whole object that lacks fields of the given object.
@@ -132,6 +135,8 @@ pub enum Capability {
     Clock,
     /// Objects of the cluster.
     Cluster,
+    /// The rights of users.
+    Access,
 }
 
 /// Suffix of a shadow version's name. No plugin's name contains a dot, so the suffix is unique.
@@ -184,6 +189,7 @@ impl PluginConfig {
             exceptions: Vec::new(),
             limits: Limits::default(),
             capabilities: BTreeSet::new(),
+            access: Access::default(),
             lookups: Lookups::new(),
             allow_removals: false,
             allow_namespace_exceptions: false,
@@ -228,6 +234,7 @@ impl PluginConfig {
             && self.settings == other.settings
             && self.limits == other.limits
             && self.capabilities == other.capabilities
+            && self.access == other.access
             && self.lookups == other.lookups
     }
 
@@ -289,6 +296,10 @@ impl PluginConfig {
         if !lookups.is_empty() {
             capabilities.insert(Capability::Cluster);
         }
+        let access = Access::read(&mut fields);
+        if access.is_some() {
+            capabilities.insert(Capability::Access);
+        }
         let allow_removals = fields
             .optional("allowRemovals")
             .and_then(|node| node.boolean());
@@ -341,6 +352,7 @@ impl PluginConfig {
             exceptions,
             limits,
             capabilities,
+            access: access.unwrap_or_default(),
             lookups,
             allow_removals: allow_removals.unwrap_or(false),
             allow_namespace_exceptions: allow_namespace_exceptions.unwrap_or(false),
@@ -563,8 +575,11 @@ impl FailurePolicy {
 }
 
 impl Capability {
-    pub(crate) const WORDS: &'static [(&'static str, Self)] =
-        &[("clock", Self::Clock), ("cluster", Self::Cluster)];
+    pub(crate) const WORDS: &'static [(&'static str, Self)] = &[
+        ("clock", Self::Clock),
+        ("cluster", Self::Cluster),
+        ("access", Self::Access),
+    ];
 
     /// Returns the capability as it is written in a configuration file.
     #[must_use]
@@ -572,6 +587,7 @@ impl Capability {
         match self {
             Self::Clock => "clock",
             Self::Cluster => "cluster",
+            Self::Access => "access",
         }
     }
 }

@@ -17,7 +17,8 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Maximum number of problems that are shown. Nobody reads more, and a plugin's mistakes must not flood the log.
+/// Maximum number of problems that are shown. More would not help, and a plugin's mistakes must not flood the
+/// log.
 const MOST_SHOWN: usize = 200;
 
 /// All problems, displayed one per line.
@@ -54,7 +55,7 @@ pub enum ConfigError {
 #[derive(Debug, Default)]
 pub struct Collector {
     problems: RefCell<Vec<Problem>>,
-    /// What the readers ask for. None unless a schema is derived from them.
+    /// The keys and forms that the readers ask for. None unless a schema is derived from the readers.
     trace: Option<Box<Trace>>,
 }
 

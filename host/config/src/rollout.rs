@@ -20,7 +20,7 @@ pub use share::Share;
 pub struct Rollout {
     /// Whether another version is rolled out. If not, the plugin's own version gets the mode `enforce`.
     pub is_version: bool,
-    /// The steps in order. There is at least one, and the last one enforces.
+    /// The steps in order. The list is not empty, and the last step enforces.
     pub steps: Vec<RolloutStep>,
     /// The conditions of every step.
     pub gates: RolloutGates,
@@ -135,8 +135,8 @@ impl Rollout {
 }
 
 impl PluginConfig {
-    /// Returns the entry of the new version as it answers requests: with the name, the rules and the policies of this
-    /// entry, and the code of `version`.
+    /// Returns the entry of the new version as it answers requests. It has the name, the rules and the policies of
+    /// this entry, and the code of `version`.
     #[must_use]
     pub fn rolled_out(&self, version: &Self) -> Self {
         Self {
@@ -145,6 +145,7 @@ impl PluginConfig {
             settings: version.settings.clone(),
             limits: version.limits.clone(),
             capabilities: version.capabilities.clone(),
+            access: version.access,
             lookups: version.lookups.clone(),
             mode: Mode::Enforce,
             rollout: None,

@@ -22,7 +22,7 @@ pub struct LabelSelector {
 pub struct Requirement {
     /// The label's key.
     pub key: Box<str>,
-    /// What the label must be.
+    /// The condition for the label.
     pub test: LabelTest,
 }
 

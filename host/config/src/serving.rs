@@ -13,7 +13,7 @@ pub struct Serving {
     pub plugins: Vec<ServingPlugin>,
     /// Plugins whose desired version cannot be loaded, each with the reason.
     pub troubles: BTreeMap<PluginName, String>,
-    /// Those of `troubles` whose artifact is not signed as required.
+    /// The plugins in `troubles` whose artifact is not signed as required.
     pub unsigned: BTreeSet<PluginName>,
     /// Plugins whose desired version is being loaded.
     pub loading: BTreeSet<PluginName>,

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::access::Access;
 use super::limit::Limits;
 use super::lookup::Lookups;
 use super::plugin::{
@@ -119,6 +120,11 @@ impl Shadow {
                 plugin.lookups.clone()
             } else {
                 Lookups::new()
+            },
+            access: if self.capabilities.contains(&Capability::Access) {
+                plugin.access
+            } else {
+                Access::default()
             },
             capabilities: self.capabilities,
             mode: Mode::Audit,

@@ -17,7 +17,7 @@ use super::registry::Reference;
 pub use pattern::TextPattern;
 pub use semver::Version;
 
-/// What must be proven about artifacts before they are loaded. Cloning is cheap.
+/// The signatures and attestations that artifacts must have before Tollgate loads them. Cloning is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signatures {
     /// The first policy that covers a repository decides. Empty means that no signature is required.
@@ -26,14 +26,14 @@ pub struct Signatures {
     is_by_repository: bool,
 }
 
-/// What must be proven about the artifacts of some repositories.
+/// The signatures and attestations that artifacts of some repositories must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignaturePolicy {
     /// The name in messages.
     pub name: Box<str>,
     /// The repositories: registry and repository, without a tag.
     pub repositories: Vec<TextPattern>,
-    /// Who may sign. Empty means that no signature is required.
+    /// The accepted signers. Empty means that no signature is required.
     pub signers: Vec<Signer>,
     /// The number of different signers that must have signed.
     pub threshold: usize,
@@ -49,7 +49,7 @@ pub struct SignaturePolicy {
     pub trusted_root: Option<PathBuf>,
 }
 
-/// Somebody who may sign.
+/// A person or a system that may sign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signer {
     /// The name in messages.
@@ -83,7 +83,7 @@ pub struct Attestations {
     pub predicate_types: Vec<Box<str>>,
 }
 
-/// What SLSA provenance must say. An empty list allows everything.
+/// The accepted content of SLSA provenance. An empty list accepts everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provenance {
     /// The builders.
@@ -92,12 +92,12 @@ pub struct Provenance {
     pub sources: Vec<TextPattern>,
 }
 
-/// What is required of the artifacts of one repository.
+/// The requirement for the artifacts of one repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureRequirement<'s> {
-    /// Nothing.
+    /// The artifacts need no signature.
     Nothing,
-    /// That they meet this policy.
+    /// The artifacts must meet this policy.
     Policy(&'s SignaturePolicy),
     /// No policy covers the repository, so its artifacts are refused.
     Uncovered,
@@ -131,7 +131,7 @@ impl Signatures {
         }
     }
 
-    /// Returns what is required of the artifacts of a repository.
+    /// Returns the requirement for the artifacts of a repository.
     #[must_use]
     pub fn requirement(&self, reference: &Reference) -> SignatureRequirement<'_> {
         if self.policies.is_empty() {
@@ -151,7 +151,7 @@ impl Signatures {
         self.policies.iter().flat_map(SignaturePolicy::files)
     }
 
-    /// Whether the policies say for each repository what is required. Nothing else can change that then.
+    /// Whether the requirements come from policies for repositories. If so, nothing else can change them.
     pub(crate) fn is_by_repository(&self) -> bool {
         self.is_by_repository
     }
@@ -220,7 +220,7 @@ impl fmt::Display for Signer {
 // === impl PluginConfig ===
 
 impl PluginConfig {
-    /// Returns what is required of the plugin's artifact. Nothing is required of a file.
+    /// Returns the requirement for the plugin's artifact. A file has no requirement.
     #[must_use]
     pub fn signature_requirement(&self) -> SignatureRequirement<'_> {
         match &self.source {

@@ -23,12 +23,12 @@ use super::signature::Signatures;
 
 pub use entry::TenantRefusal;
 
-/// What the plugins of namespaces may do.
+/// The permissions of plugins of namespaces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tenancy {
     /// Registries and repositories that artifacts may come from, such as `registry.example.com/tenants`.
     pub registries: Vec<Box<str>>,
-    /// What must be proven about every artifact.
+    /// The signatures and attestations that every artifact must have.
     pub signatures: Signatures,
     /// The capabilities that a plugin may have.
     pub capabilities: BTreeSet<Capability>,

@@ -12,7 +12,7 @@
 //!   original ─────────────────────► diff(original, final)   the one patch that leaves the host
 //! ```
 //!
-//! There are two vocabularies. A plugin may use all of RFC 6902. The patch that leaves the host uses only `add`,
+//! The module has two vocabularies. A plugin may use all of RFC 6902. The patch that leaves the host uses only `add`,
 //! `replace` and `remove`, in the subset that strict RFC 6902 and kube-apiserver's library read alike. A plugin's own
 //! text never leaves the host; only the difference that it made does.
 

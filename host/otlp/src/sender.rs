@@ -55,7 +55,7 @@ pub enum SendError {
     /// The client cannot be set up.
     #[error("cannot set up the client for the collector")]
     Client(#[source] reqwest::Error),
-    /// There is no answer.
+    /// The collector does not answer.
     #[error("cannot reach the collector at {endpoint}")]
     Unreachable {
         /// The URL.

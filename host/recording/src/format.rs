@@ -49,7 +49,7 @@ pub enum Endpoint {
     Mutate,
     /// The validating webhook.
     Validate,
-    /// Both, one after the other. Only an imported audit log has such reviews.
+    /// Both endpoints, one after the other. Only an imported audit log has such reviews.
     Both,
 }
 

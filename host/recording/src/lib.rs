@@ -1,4 +1,4 @@
-//! Recordings of admission reviews: what a server was asked, and what it answered.
+//! Recordings of admission reviews, with the answers of a server.
 //!
 //! ```text
 //! a review ─► Recorder (bounded queue) ─► one thread: Redactor ─► Ring ─► segments in a folder

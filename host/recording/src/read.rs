@@ -77,7 +77,7 @@ struct Open {
 
 /// Why a segment ends.
 enum End {
-    /// It is complete.
+    /// The segment is complete.
     Complete,
     Damaged(io::Error),
     Invalid(FormatError),

@@ -44,7 +44,7 @@ pub struct PatternError {
     pub source: PointerError,
 }
 
-/// A value that was replaced, and what it is called now.
+/// A value that was replaced, and its replacement.
 struct Needle {
     text: String,
     replacement: String,
@@ -53,11 +53,11 @@ struct Needle {
 /// The treatment of the values at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// They stay.
+    /// The values stay.
     Open,
-    /// They are replaced.
+    /// The values are replaced.
     Text,
-    /// They are Base64, and are replaced by Base64.
+    /// The values are Base64, and are replaced by Base64.
     Base64,
     /// The text is a whole object as JSON, which is redacted like the object itself.
     Object,

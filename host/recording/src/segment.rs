@@ -116,7 +116,7 @@ impl Ring {
     /// Adds a review. It is written with the next full block, or by [`Ring::flush`].
     ///
     /// # Errors
-    /// When a block cannot be written. Its reviews are lost, and the recording goes on with the next block.
+    /// When a block cannot be written. Its reviews are lost, and the recording continues with the next block.
     pub fn add(&mut self, mut record: Record, set: Option<&PluginSetNote>) -> io::Result<Written> {
         record.set = match set {
             Some(set) => Some(self.set(set)?),
@@ -139,7 +139,7 @@ impl Ring {
     /// Writes what waits.
     ///
     /// # Errors
-    /// When it cannot be written. The reviews are lost, and the recording goes on with the next block.
+    /// When it cannot be written. The reviews are lost, and the recording continues with the next block.
     pub fn flush(&mut self) -> io::Result<Written> {
         let reviews = std::mem::take(&mut self.waiting);
         if self.block.is_empty() {

@@ -37,7 +37,7 @@ pub use exception::{expired, not_needed};
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Somebody is locked out, or will be as soon as something fails.
+    /// The cluster denies requests that it needs, or will deny them as soon as something fails.
     Error,
     /// Something is not as it should be.
     Warning,
@@ -56,7 +56,7 @@ pub struct Finding {
     pub object: String,
     /// The problem.
     pub problem: String,
-    /// What to do.
+    /// The remedy.
     pub fix: String,
 }
 

@@ -44,9 +44,9 @@ pub struct Drift {
 /// The effect of a difference.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Effect {
-    /// It is not registered: plugins are not called.
+    /// The configuration or webhook is not registered, so kube-apiserver does not call plugins.
     Missing,
-    /// It is registered, and the configuration does not have it.
+    /// The configuration or webhook is registered, and no plugin needs it.
     LeftOver,
     /// Rules match requests that no plugin is for.
     TooWide,

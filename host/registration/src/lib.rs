@@ -10,8 +10,8 @@
 //!
 //! kube-apiserver calls a webhook for every request that it is registered for, and for no other. Rules that are too
 //! wide cost an extra call for each request in the cluster. One webhook under `Fail` can keep an administrator from
-//! repairing the cluster. So the rules are exactly the union of the plugins' rules, and requests that the cluster
-//! depends on are excluded.
+//! repairing the cluster. For both reasons, the rules are exactly the union of the plugins' rules, and exclude requests
+//! that the cluster depends on.
 
 pub mod doctor;
 pub mod drift;

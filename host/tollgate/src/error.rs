@@ -100,7 +100,7 @@ pub enum ReviewError {
     /// The bytes are not an AdmissionReview. The text does not quote them.
     #[error("{0}")]
     Malformed(String),
-    /// The bytes exceed `requests.maxBody`, and their head does not tell what they are about.
+    /// The bytes exceed `requests.maxBody`, and their beginning does not identify the request.
     #[error("{0}")]
     TooLarge(String),
     /// The host failed. The text does not quote the review.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tollgate_admission::Endpoint;
+use tollgate_admission::access::Authorizer;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_config::deadline::MAX_TIMEOUT;
 use tollgate_config::{Config, PluginName};
@@ -60,6 +61,7 @@ pub struct GateBuilder {
     allows_failed_plugins: bool,
     namespaces: Option<Arc<dyn Namespaces>>,
     tables: Option<Arc<dyn Tables>>,
+    authorizer: Option<Arc<dyn Authorizer>>,
 }
 
 /// A plugin that a [`Gate`] has loaded.
@@ -93,6 +95,7 @@ impl Gate {
             allows_failed_plugins: false,
             namespaces: None,
             tables: None,
+            authorizer: None,
         }
     }
 
@@ -269,6 +272,15 @@ impl GateBuilder {
         }
     }
 
+    /// Sets who says what users may do, such as a list of rights ([`FixedRights`](crate::access::FixedRights)). Without it,
+    /// every question of a plugin is `unavailable`.
+    pub fn authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self {
+            authorizer: Some(authorizer),
+            ..self
+        }
+    }
+
     /// Sets up the engine and loads all plugins.
     ///
     /// The first load of a plugin compiles it, which takes from some milliseconds to many seconds, depending on its
@@ -285,11 +297,13 @@ impl GateBuilder {
             allows_failed_plugins,
             namespaces,
             tables,
+            authorizer,
         } = self;
         let options = Options {
             preparer,
             namespaces,
             tables,
+            authorizer,
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;

@@ -49,6 +49,14 @@ mod preparer;
 #[doc(hidden)]
 pub mod setup;
 
+/// Who says what users may do, for [`GateBuilder::authorizer`].
+pub mod access {
+    pub use tollgate_admission::access::{
+        Action, Answer, Authorizer, Decision, FixedRights, NoAuthorizer, On, Pending, Question,
+        Rule, Subject, Unavailable, User,
+    };
+}
+
 /// Sources of namespaces, for [`GateBuilder::namespaces`].
 pub mod namespaces {
     pub use tollgate_admission::namespaces::{

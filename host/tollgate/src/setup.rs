@@ -1,4 +1,4 @@
-//! The parts of a [`Gate`](crate::Gate), for Tollgate's own programs. Nothing here is stable.
+//! The parts of a [`Gate`](crate::Gate), for Tollgate's own programs. The module is not stable.
 //!
 //! `tollgate serve` puts the engine and the loader under a reconciler, and `tollgate test` puts several plugin sets into
 //! one engine. A [`Gate`](crate::Gate) has one fixed set.
@@ -11,6 +11,7 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use rustix::fs::Access;
 use tempfile::TempDir;
+use tollgate_admission::access::Authorizer;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_admission::{Body, Call, Endpoint, Reply};
 use tollgate_config::{Config, EngineConfig, Limits, Requests};
@@ -56,6 +57,8 @@ pub struct Options<'a> {
     pub namespaces: Option<Arc<dyn Namespaces>>,
     /// Where the objects of lookups come from. By default, nowhere: lookups answer `not-synchronised`.
     pub tables: Option<Arc<dyn Tables>>,
+    /// Who says what users may do. By default, nobody: every question is `unavailable`.
+    pub authorizer: Option<Arc<dyn Authorizer>>,
 }
 
 /// A folder that can be used.
@@ -127,6 +130,10 @@ impl Setup {
         };
         let engine = match &options.tables {
             Some(tables) => engine.with_tables(tables.clone()),
+            None => engine,
+        };
+        let engine = match &options.authorizer {
+            Some(authorizer) => engine.with_authorizer(authorizer.clone()),
             None => engine,
         };
         let engine = match &config.tenancy {

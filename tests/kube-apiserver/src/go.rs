@@ -90,6 +90,20 @@ impl Module {
     }
 }
 
+/// Builds a program of another Go module: the package in `folder`.
+///
+/// # Errors
+/// Fails if Go is not installed or too old, if the sources cannot be fetched, or if the program does not compile.
+pub fn build_program(folder: &Path, program: &Path) -> Result<(), Missing> {
+    version()?;
+    let mut command = go();
+    command.current_dir(folder);
+    // Sources without a repository around them, or in one of another user, would be refused otherwise.
+    command.args(["build", "-trimpath", "-buildvcs=false", "-o"]);
+    command.arg(program).arg(".");
+    run(&mut command).map(drop)
+}
+
 /// Returns the version of Go that `go.mod` requires.
 pub(crate) fn required_version() -> &'static str {
     KUBERNETES.required("go")

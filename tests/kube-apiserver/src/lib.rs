@@ -14,6 +14,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use go::build_program;
+
 /// Variable for a folder with an etcd, a kube-apiserver and a kubectl to use instead of those built here. envtest reads
 /// the same variable.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";

@@ -203,6 +203,7 @@ fn admin_listener_needs_delegated_authentication_only() {
         "cluster /tollgate/plugins get",
         "cluster /tollgate/shadows get",
         "cluster /tollgate/rollouts get",
+        "cluster /tollgate/scan get",
         "cluster /tollgate/decisions get",
     ];
     assert_eq!(granted(&objects), expected(&all));
@@ -230,6 +231,20 @@ fn admin_listener_needs_delegated_authentication_only() {
         let reason = chart.try_text(&["--set", refused]);
         assert!(reason.is_err(), "{refused}");
     }
+}
+
+#[test]
+fn plugins_ask_for_rights_only_if_the_chart_says_so() {
+    let chart = chart_or_skip!();
+    let objects = chart.objects("access.enabled=true");
+    let right = "cluster authorization.k8s.io/subjectaccessreviews create";
+    assert!(granted(&objects).contains(right));
+    let binding = objects.get("ClusterRoleBinding", "tollgate-access");
+    assert_eq!(
+        binding["subjects"][0]["name"],
+        objects.pod()["serviceAccountName"]
+    );
+    assert!(!granted(&chart.objects("")).contains(right));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The certificate of an installation comes from cert-manager: a Secret with `tls.crt`, `tls.key` and `ca.crt`, which
+//! Certificates are rotated while objects are created, and no creation fails. They are Tollgate's own, rotated by the clock,
+//! or come from cert-manager: a Secret with `tls.crt`, `tls.key` and `ca.crt`, which
 //! kubelet mounts. cert-manager replaces all three in one step when the CA changes, and kubelet delivers them to each
 //! replica at another time.
 
@@ -10,6 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::{Certificate, Client};
 use serde_json::json;
+use time::OffsetDateTime;
+use tollgate_authority::{Authority as Own, Step};
 use tollgate_tests::kubernetes::authority::Authority;
 use tollgate_tests::kubernetes::service::Service;
 use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart};
@@ -17,11 +20,13 @@ use tollgate_tests::server::{Server, Start, until};
 
 use crate::creations::{Creations, create, creations};
 use crate::fixtures::{config_map, configuration};
-use crate::installed::{SHOP, SYSTEM, service_account, wait_until};
+use crate::installed::{SHOP, SYSTEM, replica, service_account, wait_until};
 use crate::plugins_as_resources::{apply, define, get, plugin};
 
 /// Time within which a replica finds new files, and a bit more. It looks every five seconds.
 const LOOKS: Duration = Duration::from_secs(8);
+/// Time within which a replica looks at the Secret of Tollgate's own CA, and a bit more.
+const AUTHORITY_LOOKS: Duration = Duration::from_secs(33);
 const NAMES: [&str; 2] = ["gate.tollgate-system.svc", "127.0.0.1"];
 
 /// A replica, and the folder where its Secret is mounted.
@@ -96,6 +101,27 @@ fn registered(cluster: &Cluster) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// Applies a plugin that sets a label, and waits until it is in force.
+async fn label_with_a_plugin(cluster: &Cluster) {
+    let settings = json!({"set": {"/metadata/labels/team": "shop"}});
+    apply(
+        cluster,
+        &plugin(
+            "team",
+            json!({"settings": settings, "match": {
+                "namespaces": [SHOP],
+                "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["*"], "resources": ["configmaps"]}],
+            }}),
+        ),
+    );
+    let probe = config_map(SHOP, "probe", "a");
+    until("the plugin is in force", async || {
+        let (_, answer) = create(cluster, &probe).await;
+        answer["metadata"]["labels"]["team"] == "shop"
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ca_of_cert_manager_changes_at_different_times_without_failed_creations() {
     let Some(cluster) = ClusterStart::default().start() else {
@@ -112,23 +138,7 @@ async fn ca_of_cert_manager_changes_at_different_times_without_failed_creations(
         tokio::task::block_in_place(|| Replica::start(&kubeconfig, &service, name, &old))
     };
     let replicas = [begin("replica-0"), begin("replica-1")];
-    let settings = json!({"set": {"/metadata/labels/team": "shop"}});
-    apply(
-        &cluster,
-        &plugin(
-            "team",
-            json!({"settings": settings, "match": {
-                "namespaces": [SHOP],
-                "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["*"], "resources": ["configmaps"]}],
-            }}),
-        ),
-    );
-    let probe = config_map(SHOP, "probe", "a");
-    until("the plugin is in force", async || {
-        let (_, answer) = create(&cluster, &probe).await;
-        answer["metadata"]["labels"]["team"] == "shop"
-    })
-    .await;
+    label_with_a_plugin(&cluster).await;
     // The CA is that of the Secret, and nothing else.
     assert_eq!(registered(&cluster).as_deref(), Some(old.certificate()));
     let load = Creations::start(&cluster, SHOP);
@@ -168,4 +178,68 @@ async fn ca_of_cert_manager_changes_at_different_times_without_failed_creations(
         .iter()
         .filter(|line| line.contains("as soon as its CA is registered"));
     assert_eq!(waits.count(), 1, "{}", said.join("\n"));
+}
+
+/// Writes the Secret of a CA that ends in 140 days. Its successor signs in one minute.
+fn seed_authority(cluster: &Cluster) -> Own {
+    let now = OffsetDateTime::now_utc();
+    let days = time::Duration::days;
+    let mut seed = Own::create(now - days(3_510)).expect("a CA");
+    let begun = now - days(30) + time::Duration::minutes(1);
+    let step = seed.advance(begun).expect("random numbers");
+    assert!(
+        matches!(step, Some(Step::SuccessorAdded { .. })),
+        "{step:?}"
+    );
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "tollgate-authority", "namespace": SYSTEM},
+        "stringData": {
+            "ca.crt": seed.bundle_pem(), "ca.key": seed.key_pem(), "next.key": seed.next_key_pem(),
+        },
+    });
+    apply(cluster, &secret);
+    seed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_ca_is_rotated_by_the_clock_without_failed_creations() {
+    let Some(cluster) = ClusterStart::default().start() else {
+        return;
+    };
+    let cluster = Arc::new(cluster);
+    define(&cluster);
+    cluster.namespace(SYSTEM);
+    cluster.namespace(SHOP);
+    let seed = seed_authority(&cluster);
+    let service = Service::new(&cluster, SYSTEM, "gate").await;
+    let kubeconfig = service_account(&cluster);
+    let admin = json!({"listen": "127.0.0.1:0"});
+    let begin = |name: &str| {
+        tokio::task::block_in_place(|| replica(&kubeconfig, &service, name, admin.clone()))
+    };
+    let replicas = [begin("replica-0"), begin("replica-1")];
+    label_with_a_plugin(&cluster).await;
+    // Both CAs are registered before the first certificate of the second one.
+    assert_eq!(registered(&cluster), Some(seed.bundle_pem()));
+    let load = Creations::start(&cluster, SHOP);
+    load.until(load.answered(), creations()).await;
+    let says = |words: &str| {
+        let logs = replicas.iter().flat_map(Server::logs);
+        logs.filter(|line| line.contains(words)).count()
+    };
+    let (_, took) = wait_until("the successor signs", || {
+        (says("signs from now on") == 1).then_some(())
+    });
+    println!("the successor signs after {took:?} of load");
+    // One replica issues, and both serve: the one that did not write finds the Secret within 30 s.
+    tokio::time::sleep(AUTHORITY_LOOKS).await;
+    load.until(load.answered(), creations()).await;
+    assert_eq!(registered(&cluster), Some(seed.bundle_pem()));
+    assert_eq!(
+        says("issued a certificate"),
+        2,
+        "the first, and that of the successor"
+    );
+    load.assert_unfelt(&cluster).await;
 }

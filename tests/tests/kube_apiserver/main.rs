@@ -3,8 +3,10 @@
 //! All tests share one cluster. Each test registers its own host for its own namespaces, so that tests do not disturb
 //! each other. A test that affects the whole cluster starts its own cluster.
 
+mod access;
 mod authentication;
 mod away;
+mod builtins;
 mod bypasses;
 mod certificates;
 mod chart;
@@ -26,6 +28,7 @@ mod policies;
 mod printed;
 mod registrar;
 mod resources;
+mod rollouts;
 mod scan;
 mod scanning;
 mod tenants;

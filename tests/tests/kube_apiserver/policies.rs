@@ -4,8 +4,6 @@
 //! `cel-policy` with the same policy as settings, with `tollgate review`.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -14,7 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::kubernetes::{Cluster, Start};
-use tollgate_tests::{binary, guests};
+use tollgate_tests::{cli, guests};
 
 use crate::fixtures::{configuration, deployment, path_of};
 
@@ -266,23 +264,10 @@ fn offline(configuration: &Configuration, object: &Value) -> Outcome {
         "metadata": {"name": NAMESPACE, "labels": {"kubernetes.io/metadata.name": NAMESPACE}},
     });
     std::fs::write(&namespaces, namespace.to_string()).expect("written");
-    let mut child = Command::new(binary::tollgate())
-        .args(["review", "-o", "json", "--namespaces"])
-        .arg(&namespaces)
-        .arg("--config")
-        .arg(configuration.write())
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("tollgate can be run");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin
-        .write_all(object.to_string().as_bytes())
-        .expect("it reads");
-    drop(stdin);
-    let output = child.wait_with_output().expect("it ends");
-    let reviewed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut command = cli::command(&["review", "-", "-o", "json", "--namespaces"]);
+    command.arg(&namespaces).arg("--config");
+    command.arg(configuration.write());
+    let reviewed = cli::run_with(&mut command, &object.to_string()).json();
     let response = &reviewed["documents"][0]["validate"]["response"]["response"];
     assert!(response.is_object(), "{reviewed:#}");
     let denial = (response["allowed"] == false).then(|| {
@@ -557,21 +542,9 @@ async fn mutating_policies_have_the_results_of_plugins() {
 
 /// Returns the object after the plugin, or the message of its denial.
 fn mutated(configuration: &Configuration, object: &Value) -> Result<Value, String> {
-    let mut child = Command::new(binary::tollgate())
-        .args(["review", "-o", "json", "--config"])
-        .arg(configuration.write())
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("tollgate can be run");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin
-        .write_all(object.to_string().as_bytes())
-        .expect("it reads");
-    drop(stdin);
-    let output = child.wait_with_output().expect("it ends");
-    let reviewed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut command = cli::command(&["review", "-", "-o", "json", "--config"]);
+    command.arg(configuration.write());
+    let reviewed = cli::run_with(&mut command, &object.to_string()).json();
     let response = &reviewed["documents"][0]["mutate"]["response"]["response"];
     if response["allowed"] == false {
         return Err(text(&response["status"]["message"]));

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use tollgate_tests::cli::{self, Ran};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::kubernetes::{Cluster, Start};
 use tollgate_tests::{binary, cluster_or_skip};
@@ -16,34 +17,12 @@ const SHOP: &str = "scan-shop";
 const BANK: &str = "scan-bank";
 const DUMP: &str = "scan-dump";
 
-pub(crate) struct Ran {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
 /// Runs `tollgate scan --cluster` as the administrator.
 pub(crate) fn scan(cluster: &Cluster, configuration: &Configuration, arguments: &[&str]) -> Ran {
-    let output = Command::new(binary::tollgate())
-        .args(["scan", "--cluster", "--config"])
-        .arg(configuration.write())
-        .args(arguments)
-        .env("KUBECONFIG", cluster.folder().join("kubeconfig"))
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let ran = Ran {
-        code: output.status.code(),
-        stdout: text(&output.stdout),
-        stderr: text(&output.stderr),
-    };
-    let typed = arguments.join(" ");
-    println!(
-        "tollgate scan --cluster {typed}: {:?}\n{}{}",
-        ran.code, ran.stdout, ran.stderr
-    );
-    ran
+    let mut command = cli::command(&["scan", "--cluster", "--config"]);
+    command.arg(configuration.write()).args(arguments);
+    command.env("KUBECONFIG", cluster.folder().join("kubeconfig"));
+    cli::run(command.env("NO_COLOR", "1"))
 }
 
 /// Defines both kinds of reports of openreports.io, with the types of the fields that a scan writes.

@@ -152,6 +152,74 @@ fn total(reports: &[Value], key: &str) -> u64 {
     counts.filter_map(Value::as_u64).sum()
 }
 
+/// Returns what the page asks each replica about its scans.
+async fn pages(servers: &[&Server], query: &str) -> Vec<Value> {
+    let mut pages = Vec::new();
+    for server in servers {
+        let answer = server.get_admin(&format!("/scan?{query}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        pages.push(answer.json());
+    }
+    pages
+}
+
+/// Returns the entries of all pages.
+fn entries(pages: &[Value]) -> Vec<&Value> {
+    let results = pages.iter().map(|page| page["results"].as_array());
+    results.flatten().flatten().collect()
+}
+
+/// The pages of the replicas together say what the reports say, and name no object.
+async fn assert_pages_agree(servers: &[&Server], reports: &[Value]) {
+    let sums = pages(servers, "by=namespace&limit=200").await;
+    for key in ["fail", "skip", "error", "warn", "pass"] {
+        let of_pages = sums.iter().map(|page| page["summary"][key].as_u64());
+        let of_pages: u64 = of_pages.flatten().sum();
+        assert_eq!(of_pages, total(reports, key), "{key}: {sums:#?}");
+    }
+    let namespaces = entries(&sums)
+        .into_iter()
+        .map(|one| one["namespace"].as_str());
+    let mut namespaces: Vec<_> = namespaces.flatten().map(str::to_owned).collect();
+    namespaces.sort();
+    assert_eq!(namespaces, teams(), "every namespace once");
+    for page in &sums {
+        assert_eq!(
+            (&page["enabled"], &page["replicas"]),
+            (&json!(true), &json!(2))
+        );
+        assert_eq!(
+            (&page["changesHands"], &page["last"]["end"]),
+            (&json!(false), &json!("complete"))
+        );
+        assert!(
+            page["last"]["began"].is_string() && page["countedIn"].is_string(),
+            "{page}"
+        );
+        let text = page.to_string();
+        assert!(
+            !text.contains("bad-0") && !text.contains("forbidden"),
+            "{text}"
+        );
+    }
+    let (mut excepted, mut refused) = (0, 0);
+    for server in servers {
+        let answer = server.get_admin("/exceptions?search=legacy").await.json();
+        let found = &answer["exceptions"][0]["scan"];
+        excepted += found["objects"].as_u64().unwrap_or_default();
+        refused += found["refused"].as_u64().unwrap_or_default();
+        assert_eq!(found["state"], "needed", "{answer:#}");
+    }
+    assert_eq!((excepted, refused), (TEAMS as u64, TEAMS as u64));
+    let broken = pages(servers, "search=broken&result=error").await;
+    let broken = entries(&broken);
+    assert_eq!(broken.len(), 1, "{broken:#?}");
+    assert_eq!(
+        (&broken[0]["namespace"], &broken[0]["error"]),
+        (&json!(team(0)), &json!(1))
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_share_a_scan_that_writes_only_what_changed() {
     let Some((chart, cluster)) = begin() else {
@@ -201,6 +269,7 @@ async fn replicas_share_a_scan_that_writes_only_what_changed() {
         (total(&written, "skip"), total(&written, "error")),
         (2 * TEAMS as u64, 1)
     );
+    assert_pages_agree(&servers, &written).await;
     let of_team = |reports: &[Value], index: usize| {
         let mut own = reports.iter();
         let own = own.find(|report| report["metadata"]["namespace"] == team(index).as_str());
@@ -326,6 +395,15 @@ async fn replica_takes_over_and_names_what_it_may_not_read() {
         metric(&page, "tollgate_scans_total", &[("end", "complete")]),
         0.0
     );
+    wait_for("pages that name what is missing", async || {
+        let scanned = pages(&[&first, &second], "limit=1").await;
+        let names = |page: &Value| {
+            let last = &page["last"];
+            last["end"] == "incomplete" && last["notScanned"] == json!(["services"])
+        };
+        scanned.iter().all(names).then_some(())
+    })
+    .await;
     service.remove(second.address());
     tokio::task::block_in_place(|| drop(second.stop()));
     wait_for("one replica has all objects", async || {
@@ -333,4 +411,10 @@ async fn replica_takes_over_and_names_what_it_may_not_read() {
         (objects == TEAMS as f64).then_some(())
     })
     .await;
+    let page = wait_for("one page has all namespaces", async || {
+        let page = pages(&[&first], "").await.remove(0);
+        (page["replicas"] == 1 && page["changesHands"] == false).then_some(page)
+    })
+    .await;
+    assert_eq!(page["namespaces"], TEAMS as u64, "{page:#}");
 }

@@ -69,11 +69,11 @@ pub struct AdmissionRequest {
     pub options: Option<Json>,
     /// The whole AdmissionRequest without `object`, `oldObject` and `options`.
     pub document: Json,
-    /// The memory of the request's documents and of what is made from them.
+    /// The memory of the request's documents and of the values that the host makes from them.
     pub memory: Account,
     /// The Namespace, once somebody has looked it up.
     pub looked_up: LookedUp,
-    /// Who observes the calls of plugins.
+    /// The observer of the calls of plugins.
     pub observed: Observed,
 }
 
@@ -132,8 +132,8 @@ impl AdmissionRequest {
         groups.unwrap_or_default().iter().filter_map(Json::as_text)
     }
 
-    /// Returns the object's name. When a collection is deleted, it comes from the old object. With generateName there
-    /// is no name yet.
+    /// Returns the object's name. When a collection is deleted, it comes from the old object. With generateName, the
+    /// object has no name yet.
     #[must_use]
     pub fn object_name(&self) -> Option<&str> {
         if !self.name.is_empty() {

@@ -1,7 +1,7 @@
 //! The remaining budget of an evaluation.
 //!
-//! To CEL the budget is an ordinary value: the metered expression passes it to the functions that charge it. An
-//! expression cannot contain its name.
+//! For CEL, the budget is an ordinary value. The metered expression passes it to the functions that charge it.
+//! An expression of an operator cannot contain its name.
 
 use std::any::Any;
 use std::sync::Arc;

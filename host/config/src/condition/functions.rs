@@ -1,7 +1,8 @@
 //! The functions for expressions: CEL's standard library, Kubernetes' strings library, and the host's own functions.
 //!
 //! The host's own functions charge the budget. Their names begin with `@`, so that no expression can contain them.
-//! Those that replace functions of the strings library return the same results, and charge before they do the work.
+//! Functions that replace functions of the strings library return the same results, and charge before they do the
+//! work.
 
 use std::any::Any;
 use std::collections::BTreeMap;

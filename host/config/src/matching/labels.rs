@@ -9,8 +9,8 @@ impl LabelSelector {
     /// Whether the selector selects at least one of the two objects.
     ///
     /// A selector without requirements selects everything. Any other selector selects only objects with metadata.
-    /// Whatever its requirements are, it never selects an absent object (the new object of a DELETE, the old object
-    /// of a CREATE), nor the options of a CONNECT.
+    /// It never selects an absent object (the new object of a DELETE, the old object of a CREATE) or the options of
+    /// a CONNECT, whatever its requirements are.
     #[must_use]
     pub fn selects(&self, object: Option<&Json>, old_object: Option<&Json>) -> bool {
         self.requirements.is_empty()

@@ -718,7 +718,15 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
     ),
     (
         "capabilities",
-        "Imports that the plugin may have beyond the contract. clock: the time of day. cluster: lookups.",
+        "Imports that the plugin may have beyond the contract. clock: the time of day. cluster: lookups. access: the rights of users.",
+    ),
+    (
+        "access",
+        "What the plugin may ask about the rights of users. The key grants the capability access.",
+    ),
+    (
+        "access.serviceAccounts",
+        "Whether the plugin may also ask about service accounts. Default: false, so only about the user of the request.",
     ),
     (
         "lookups",

@@ -1,8 +1,8 @@
 //! Reads the entry of a plugin of a namespace, confines it, and compares it with what the administrator allows.
 //!
-//! The result is an entry like any other, with three differences: its name begins with its namespace, its rules are for
-//! namespaced objects, and its lookups are of its namespace. The name is what confines it: matching compares the
-//! namespace in the name with that of each request.
+//! The result is an entry like any other, with three differences. Its name begins with its namespace, its rules are for
+//! namespaced objects, and its lookups are for its namespace. The name confines it: matching compares the namespace in
+//! the name with that of each request.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ const MOST_RULE_BYTES: usize = 1024;
 /// Most rules of a plugin.
 const MOST_RULES: usize = 8;
 /// Keys that an entry of the cluster may have.
-const NOT_FOR_TENANTS: [(&str, &str); 3] = [
+const NOT_FOR_TENANTS: [(&str, &str); 4] = [
     (
         "signatures",
         "an AdmissionPlugin cannot name its signers: the cluster's administrator names them in tenancy.signatures",
@@ -44,6 +44,11 @@ const NOT_FOR_TENANTS: [(&str, &str); 3] = [
     (
         "shadow",
         "an AdmissionPlugin has no shadow version: create a second AdmissionPlugin with mode: audit",
+    ),
+    // A rollout ends in the mode `enforce`, whatever tenancy.modes has.
+    (
+        "rollout",
+        "an AdmissionPlugin has no rollout: create a second AdmissionPlugin with mode: audit, and then change spec.source",
     ),
     (
         "allowNamespaceExceptions",
@@ -187,6 +192,11 @@ impl Tenancy {
         self.check_limits(plugin, refused);
         if let Some(matching) = &plugin.matching {
             check_match(matching, namespace, refused);
+        }
+        if plugin.access.service_accounts {
+            let message =
+                "an AdmissionPlugin may ask about the user of the request only: leave the key out";
+            refused.add("spec.access.serviceAccounts", message);
         }
         for (name, lookup) in &plugin.lookups {
             check_lookup(name, lookup, namespace, refused);

@@ -236,6 +236,13 @@ fn refuses_what_tenancy_does_not_allow() {
             "spec.shadow: an AdmissionPlugin has no shadow",
         ),
         (
+            with(
+                "/rollout",
+                json!({ "steps": [{ "mode": "enforce", "for": "1h" }] }),
+            ),
+            "spec.rollout: an AdmissionPlugin has no rollout",
+        ),
+        (
             with("/capabilities", json!(["clock"])),
             "spec.capabilities: got clock",
         ),
@@ -295,6 +302,19 @@ fn refuses_what_tenancy_does_not_allow() {
         let text = problems.to_string();
         assert!(text.contains(expected), "{expected} is not in {text}");
     }
+}
+
+#[test]
+fn rollout_does_not_lead_around_the_modes_that_are_allowed() {
+    let config = config("{ registries: [registry.example.com], modes: [warn] }");
+    let mut spec = with("/mode", json!("warn"));
+    assert!(read(&config, &spec).is_ok());
+    spec["rollout"] = json!({ "steps": [{ "mode": "enforce", "for": "1h" }] });
+    let refused = read(&config, &spec);
+    assert!(
+        matches!(refused, Err(TenantRefusal::NotAllowed(_))),
+        "{refused:?}"
+    );
 }
 
 #[test]

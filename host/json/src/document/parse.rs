@@ -94,9 +94,9 @@ pub fn parse_prefix_member(
     let _: Result<(), ParseError> = reader.prefix(inside, &mut take);
 }
 
-/// Most JSON values in one document. Three bytes of text, `{},`, take about a hundred bytes of memory, so a limit on
-/// bytes alone would not bound the memory of a review. The largest object that Kubernetes accepts stays below this
-/// limit, even at three bytes a value.
+/// Maximum number of JSON values in one document. Three bytes of text, `{},`, take about a hundred bytes of memory,
+/// so a limit on bytes would not bound the memory of a review. The largest object that Kubernetes accepts stays
+/// below this limit, even at three bytes a value.
 pub const MAX_VALUES: u32 = 2_000_000;
 
 struct Reader<'j> {

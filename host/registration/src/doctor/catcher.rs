@@ -1,7 +1,7 @@
 //! Decides whether kube-apiserver would call a webhook, or evaluate a policy, for a request.
 //!
-//! The rules are kube-apiserver's own. An unknown label and a condition that cannot be evaluated count as matching: a
-//! finding too many is better than a cluster that does not come back.
+//! The rules are kube-apiserver's own. An unknown label and a condition that cannot be evaluated count as matching,
+//! because a needless finding is better than a missed lock-out.
 
 use serde_json::{Map, Value};
 use tollgate_config::condition::{Condition, Decision, decide};

@@ -1,5 +1,5 @@
-//! Dead exceptions: those that have expired or name a plugin that does not exist have no effect, and nobody would miss
-//! those whose objects are fine. They only hide the exceptions that matter.
+//! Finds exceptions that are not needed: those that have expired, that name an unknown plugin, or whose objects meet
+//! the policy. Such exceptions hide the ones that matter.
 
 mod needed;
 

@@ -25,7 +25,7 @@ struct Atom<'r> {
     scope: &'r str,
 }
 
-/// Returns what the registered rules match in addition to the configured ones, and what they lack.
+/// Returns the requests that only the registered rules match, and those that only the configured rules match.
 pub(super) fn differences(configured: &Value, registered: &Value) -> (Vec<String>, Vec<String>) {
     let (configured, registered) = (atoms(configured), atoms(registered));
     (

@@ -28,7 +28,7 @@ fn configured() -> Vec<Webhooks> {
         .collect()
 }
 
-/// What kube-apiserver returns: with its defaults and with metadata.
+/// The objects that kube-apiserver returns, with its defaults and with metadata.
 fn live() -> Vec<Value> {
     configured()
         .iter()

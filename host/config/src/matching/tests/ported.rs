@@ -31,7 +31,7 @@ fn operations(operations: &[Operation]) -> Vec<AdmissionRequest> {
     requests.collect()
 }
 
-/// The original cases leave out the parts of a rule that they do not test. Here every rule is complete.
+/// The original cases leave out the parts of a rule that they do not test. In these cases, every rule is complete.
 fn rule_cases() -> Vec<RuleCase> {
     use Operation::{Connect, Create, Delete, Update};
     let any = &["*"][..];

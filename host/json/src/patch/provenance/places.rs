@@ -126,8 +126,8 @@ impl<W: Copy + Eq> Place<W> {
         }
     }
 
-    /// Forgets the writes here and below, because the values are gone. Keeps the record of what was removed, unless
-    /// `value` adds it again.
+    /// Forgets the writes here and below, because the values are gone. Keeps the record of removed values, unless
+    /// `value` adds them again.
     fn bury(&mut self, value: Option<&Json>, recording: &mut Recording<'_, W>) {
         recording.earlier.append(&mut self.writers);
         match &mut self.below {

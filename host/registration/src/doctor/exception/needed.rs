@@ -1,7 +1,8 @@
 //! Exceptions that nobody needs any more, by the policy reports of the last scan.
 //!
-//! For each object that an exception covers, a report has the result without exceptions. If the plugin has nothing against
-//! any of these objects, the exception can go. Where results are missing, nothing is known.
+//! For each object that an exception covers, a report has the result without exceptions. If the plugin accepts all of
+//! these objects without the exception, the exception is not needed. If results are missing, the doctor reports
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ const KINDS: [&str; 4] = [
     "ClusterPolicyReport",
 ];
 
-/// What the reports say about an exception of a plugin.
+/// The results of the reports for an exception of a plugin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Uses {
     objects: u64,
