@@ -127,7 +127,7 @@ struct Build<'w> {
     into: PathBuf,
     time: u64,
     /// Paths of this machine, and what replaces them.
-    maps: [(String, &'static str); 2],
+    maps: [(String, &'static str); 3],
 }
 
 // === impl Build ===
@@ -136,11 +136,14 @@ impl<'w> Build<'w> {
     fn new(workspace: &'w Workspace, time: u64) -> anyhow::Result<Self> {
         let root = workspace.root().display().to_string();
         let home = cargo_home()?.display().to_string();
+        let into = workspace.target().join("image-build");
+        // Generated code names its file in this folder, which may be outside of the workspace. The last match counts.
+        let built = into.display().to_string();
         Ok(Self {
             workspace,
-            into: workspace.target().join("image-build"),
+            into,
             time,
-            maps: [(root, "/tollgate"), (home, "/cargo")],
+            maps: [(root, "/tollgate"), (home, "/cargo"), (built, "/build")],
         })
     }
 
