@@ -24,6 +24,7 @@ pub mod kubernetes;
 pub mod languages;
 pub mod pod;
 pub mod port;
+pub mod process;
 pub mod registry;
 pub mod reviews;
 pub mod server;

@@ -7,6 +7,7 @@
 //! - `cargo xtask fields` writes the fields of Kubernetes' kinds.
 //! - `cargo xtask image` builds the image.
 //! - `cargo xtask kubernetes` builds the Kubernetes programs that the tests need.
+//! - `cargo xtask lookups` measures lookups.
 //! - `cargo xtask manifests` renders the plain manifests from the chart.
 //! - `cargo xtask oracles` records signatures of the real cosign.
 //! - `cargo xtask recordings` measures recording and replay.
@@ -16,10 +17,12 @@ mod bench;
 mod cargo;
 mod demo;
 mod fields;
+mod figures;
 mod floods;
 mod fuzz;
 mod image;
 mod kubernetes;
+mod lookups;
 mod manifests;
 mod oracles;
 mod recordings;
@@ -45,6 +48,7 @@ enum Chore {
     Fuzz(fuzz::Fuzz),
     Image(image::Image),
     Kubernetes(kubernetes::Kubernetes),
+    Lookups(lookups::Lookups),
     Manifests(manifests::Manifests),
     Oracles(oracles::Oracles),
     Recordings(recordings::Recordings),
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(fuzz) => fuzz.run(),
         Chore::Image(image) => image.run(),
         Chore::Kubernetes(kubernetes) => kubernetes.run(),
+        Chore::Lookups(lookups) => lookups.run(),
         Chore::Manifests(manifests) => manifests.run(),
         Chore::Oracles(oracles) => oracles.run(),
         Chore::Recordings(recordings) => recordings.run(),

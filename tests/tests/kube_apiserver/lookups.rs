@@ -1,5 +1,7 @@
 //! Plugins see other objects of the cluster, as kube-apiserver has them.
 
+mod figures;
+
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;

@@ -19,6 +19,7 @@ mod fixtures;
 mod installed;
 mod load;
 mod lookups;
+mod namespaces;
 mod natural_order;
 mod objects;
 mod offline;
