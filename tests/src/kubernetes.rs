@@ -10,6 +10,7 @@
 //! namespace stays terminating, and nothing creates service accounts. All of admission is in kube-apiserver.
 
 pub mod authority;
+pub mod bulk;
 mod cluster;
 mod guard;
 pub mod kubectl;

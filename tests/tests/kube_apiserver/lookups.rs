@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use futures_util::stream::{self, StreamExt as _};
-use reqwest::Method;
 use serde_json::{Value, json};
 use tollgate_tests::guests;
-use tollgate_tests::kubernetes::{Cluster, Registration, Start as ClusterStart};
+use tollgate_tests::kubernetes::{Cluster, Registration, Start as ClusterStart, bulk};
 use tollgate_tests::server::{Server, Start};
 
 use crate::fixtures::configuration;
@@ -266,19 +264,6 @@ async fn table_recovers_without_a_gap_when_kube_apiserver_restarts() {
     drop(registration);
 }
 
-/// Creates objects, several at the same time.
-async fn create_all(cluster: &Cluster, path: impl Fn(usize) -> String, objects: Vec<Value>) {
-    let create = |(index, object): (usize, Value)| {
-        let path = path(index);
-        async move {
-            let (status, answer) = cluster.request(Method::POST, &path, Some(&object)).await;
-            assert_eq!(status, 201, "{answer}");
-        }
-    };
-    let created = stream::iter(objects.into_iter().enumerate().map(create));
-    created.buffer_unordered(16).collect::<Vec<()>>().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_objects_take_little_memory() {
     const NAMESPACES: usize = 20;
@@ -308,7 +293,8 @@ async fn thousands_of_objects_take_little_memory() {
             space(index)
         )
     };
-    create_all(cluster, path, (0..10_500).map(object).collect()).await;
+    let ingresses_there = (0..10_500).map(|index| (path(index), object(index)));
+    bulk::create(cluster, ingresses_there).await;
     let binding = |index: usize| {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -323,7 +309,8 @@ async fn thousands_of_objects_take_little_memory() {
             space(index)
         )
     };
-    create_all(cluster, path, (0..11_000).map(binding).collect()).await;
+    let bindings = (0..11_000).map(|index| (path(index), binding(index)));
+    bulk::create(cluster, bindings).await;
 
     let mut lookups = ingresses(&json!("all"));
     let more = json!({

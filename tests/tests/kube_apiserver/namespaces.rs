@@ -56,9 +56,9 @@ async fn begin(cluster: &Cluster) -> (Server, Registration<'_>) {
     create(cluster, &namespace(SHOP, OPEN)).await;
     let server = serve(cluster);
     let probe = pod(SHOP, "probe");
-    let probe = (path_of(&probe), probe);
-    let probe = (probe.0.as_str(), &probe.1);
-    let registration = Registration::new(cluster, &server, "namespaces", &[], probe).await;
+    let path = path_of(&probe);
+    let registration =
+        Registration::new(cluster, &server, "namespaces", &[], (&path, &probe)).await;
     server.assert_all_loaded().await;
     (server, registration)
 }
@@ -115,19 +115,13 @@ async fn until_seen(cluster: &Cluster, tier: &str) -> Duration {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn changed_label_of_a_namespace_is_seen_within_a_second() {
-    let Some(cluster) = ClusterStart::default().start() else {
-        return;
-    };
-    let cluster = &cluster;
-    let (_server, registration) = begin(cluster).await;
+/// Changes the label of a Namespace again and again.
+async fn changed_labels_are_seen_within_a_second(cluster: &Cluster) {
     let mut times = Vec::new();
     for tier in [CLOSED, OPEN, FROZEN, OPEN].repeat(4) {
         relabel(cluster, SHOP, tier).await;
         times.push(until_seen(cluster, tier).await);
     }
-    drop(registration);
     times.sort();
     let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
     println!(
@@ -137,14 +131,9 @@ async fn changed_label_of_a_namespace_is_seen_within_a_second() {
     assert!(median < SEEN_WITHIN, "{times:?}");
 }
 
-/// The watch may not have seen the Namespace when the Pod comes. The Pod must not count as one without labels.
-#[tokio::test(flavor = "multi_thread")]
-async fn pod_is_reviewed_with_the_namespace_that_was_created_just_before() {
-    let Some(cluster) = ClusterStart::default().start() else {
-        return;
-    };
-    let cluster = &cluster;
-    let (server, registration) = begin(cluster).await;
+/// Creates Namespaces, and a Pod in each of them at once. The watch may not have seen the Namespace when the Pod comes.
+/// The Pod must not count as one without labels.
+async fn pods_are_reviewed_with_namespaces_created_just_before(cluster: &Cluster) {
     let tiers = [CLOSED, FROZEN, OPEN];
     for round in 0..30 {
         let (name, tier) = (format!("young-{round}"), tiers[round % tiers.len()]);
@@ -161,6 +150,17 @@ async fn pod_is_reviewed_with_the_namespace_that_was_created_just_before() {
         let refused = (!applied.succeeded()).then_some(applied.errors.as_str());
         assert_refused(refused, tier, &name);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plugins_and_selectors_follow_the_namespaces_of_the_cluster() {
+    let Some(cluster) = ClusterStart::default().start() else {
+        return;
+    };
+    let cluster = &cluster;
+    let (server, registration) = begin(cluster).await;
+    changed_labels_are_seen_within_a_second(cluster).await;
+    pods_are_reviewed_with_namespaces_created_just_before(cluster).await;
     drop(registration);
     let page = server.metrics().await;
     assert_eq!(metric(&page, "tollgate_plugin_faults_total", &[]), 0.0);

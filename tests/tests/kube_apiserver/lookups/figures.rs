@@ -4,11 +4,11 @@ mod estimates;
 mod load;
 
 use serde_json::{Value, json};
-use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart};
+use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart, bulk};
 use tollgate_tests::server::{Server, metric};
 
 use self::load::{Kind, print_costs};
-use super::{SYSTEM, create_all, ingress, ingresses, serve};
+use super::{SYSTEM, ingress, ingresses, serve};
 use crate::plugins_as_resources::define;
 
 const NAMESPACES: usize = 50;
@@ -79,11 +79,11 @@ async fn print_memory(server: &Server, objects: usize, without_kib: u64) {
 
 async fn create(cluster: &Cluster, from: usize, to: usize) {
     let path = |index: usize| {
-        let space = space(from + index);
+        let space = space(index);
         format!("/apis/networking.k8s.io/v1/namespaces/{space}/ingresses")
     };
-    let objects = (from..to).map(stored_ingress).collect();
-    create_all(cluster, path, objects).await;
+    let objects = (from..to).map(|index| (path(index), stored_ingress(index)));
+    bulk::create(cluster, objects).await;
 }
 
 /// Prints the figures of lookups; `cargo xtask lookups` runs it. Only what does not depend on the machine is checked.
@@ -116,7 +116,7 @@ async fn prints_figures_of_lookups() {
         print_costs(&sides, number).await;
     }
     let path = |index: usize| format!("/api/v1/namespaces/{}/configmaps", space(index));
-    let config_maps = (0..CONFIG_MAPS).map(stored_config_map).collect();
-    create_all(cluster, path, config_maps).await;
+    let config_maps = (0..CONFIG_MAPS).map(|index| (path(index), stored_config_map(index)));
+    bulk::create(cluster, config_maps).await;
     estimates::print(cluster, there, CONFIG_MAPS).await;
 }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
+use reqwest::Client;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::kubernetes::service::Service;
-use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart};
+use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart, bulk};
 use tollgate_tests::server::Server;
 use tollgate_tests::{guests, wat};
 
@@ -46,43 +45,24 @@ struct Phase {
     is_over: AtomicBool,
 }
 
-/// Creates objects by several clients at the same time.
-async fn create_many(cluster: &Arc<Cluster>, objects: Vec<Value>) {
-    const CLIENTS: usize = 8;
-    let objects = Arc::new(objects);
-    let mut clients = JoinSet::new();
-    for client in 0..CLIENTS {
-        let (cluster, objects) = (cluster.clone(), objects.clone());
-        clients.spawn(async move {
-            for object in objects.iter().skip(client).step_by(CLIENTS) {
-                let (status, answer) = cluster
-                    .request(Method::POST, &path_of(object), Some(object))
-                    .await;
-                assert_eq!(status, 201, "{answer}");
-            }
-        });
-    }
-    while let Some(ended) = clients.join_next().await {
-        ended.expect("a client does not panic");
-    }
-}
-
 /// Asks for an object without storing it. Returns whether it is allowed, and the latency.
-async fn admit(cluster: &Cluster, labels: Value) -> (bool, Duration) {
+async fn admit(client: &Client, cluster: &Cluster, labels: Value) -> (bool, Duration) {
     let object = labelled(config_map(&team(0), "probe", "a"), labels);
     let path = format!("{}?dryRun=All", path_of(&object));
     let began = Instant::now();
-    let (status, answer) = cluster.request(Method::POST, &path, Some(&object)).await;
+    let (status, answer) = bulk::post(client, cluster, &path, &object).await;
     assert!([201, 403, 422].contains(&status), "{answer}");
     (status == 201, began.elapsed())
 }
 
 /// Sends 20 requests each second. Returns their latencies, and whether a scan was under way.
 async fn load(cluster: Arc<Cluster>, phase: Arc<Phase>) -> Vec<(bool, Duration)> {
+    let client = bulk::client(&cluster);
     let mut latencies = Vec::new();
     while !phase.is_over.load(Ordering::Relaxed) {
         let before = phase.is_scanning.load(Ordering::Relaxed);
-        let (is_allowed, latency) = admit(&cluster, json!({"tier": "front", "team": "shop"})).await;
+        let (is_allowed, latency) =
+            admit(&client, &cluster, json!({"tier": "front", "team": "shop"})).await;
         assert!(is_allowed, "a request was denied");
         if phase.is_scanning.load(Ordering::Relaxed) == before {
             latencies.push((before, latency));
@@ -153,7 +133,7 @@ async fn prepare(cluster: &Arc<Cluster>, count: usize) -> bool {
             _ => labelled(object, json!({"tier": "front", "team": "shop"})),
         }
     });
-    create_many(cluster, objects.collect()).await;
+    bulk::create(cluster, objects.map(|object| (path_of(&object), object))).await;
     are_published
 }
 
@@ -174,8 +154,8 @@ async fn wait_for_scans(server: &Server, scans: f64) {
 
 /// Waits until kube-apiserver asks the server.
 async fn wait_for_webhook(cluster: &Cluster) {
-    let began = Instant::now();
-    while admit(cluster, json!({"tier": "front"})).await.0 {
+    let (client, began) = (bulk::client(cluster), Instant::now());
+    while admit(&client, cluster, json!({"tier": "front"})).await.0 {
         assert!(began.elapsed() < LIMIT, "no webhook is registered");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -119,14 +119,16 @@ pub(super) async fn print_costs(sides: &[(&str, &Server, Kind); 5], objects: usi
     let mut slowest = None;
     for round in 0..=ROUNDS {
         for ((_, server, kind), own) in sides.iter().zip(&mut spent) {
-            own.push(send(server, *kind, round, objects).await);
+            let once = send(server, *kind, round, objects).await;
+            // The first round warms up.
+            if round > 0 {
+                own.push(once);
+            }
         }
     }
     if let Some(bound) = p99(&sides[2].1.metrics().await) {
         slowest = Some(bound);
     }
-    // The first round warms up.
-    spent.iter_mut().for_each(|own| drop(own.remove(0)));
     let microseconds = |seconds: f64| seconds * 1e6 / BATCH as f64;
     let of = |own: &[Spent], value: &dyn Fn(&Spent) -> f64| {
         median(own.iter().map(value).map(microseconds).collect())
