@@ -1,6 +1,6 @@
 //! Processor time of processes and threads, as the kernel counts it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The kernel's clock tick: `USER_HZ` is 100 on every architecture that Linux still builds for.
@@ -13,15 +13,30 @@ const TICK: Duration = Duration::from_millis(10);
 /// Panics if the process has ended.
 #[must_use]
 pub fn thread_time(process: u32, name: &str) -> Duration {
-    let folder = format!("/proc/{process}/task");
-    let entries = std::fs::read_dir(&folder);
-    let entries = entries.unwrap_or_else(|error| panic!("{folder}: {error}"));
-    let threads = entries.filter_map(Result::ok).map(|entry| entry.path());
-    let named = threads.filter(|thread| {
+    let named = threads(process).into_iter().filter(|thread| {
         let of_thread = std::fs::read_to_string(thread.join("comm"));
         of_thread.is_ok_and(|of_thread| of_thread.trim_end() == name)
     });
     named.map(|thread| scheduled(&thread)).sum()
+}
+
+/// Returns the time that the living threads of a process have spent on a processor, more exactly than in clock ticks.
+///
+/// # Panics
+/// Panics if the process has ended.
+#[must_use]
+pub fn threads_time(process: u32) -> Duration {
+    let threads = threads(process);
+    threads.iter().map(|thread| scheduled(thread)).sum()
+}
+
+/// Returns the folders of a process's threads.
+fn threads(process: u32) -> Vec<PathBuf> {
+    let folder = format!("/proc/{process}/task");
+    let entries = std::fs::read_dir(&folder);
+    let entries = entries.unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let entries = entries.filter_map(Result::ok);
+    entries.map(|entry| entry.path()).collect()
 }
 
 /// Returns the time that a process or thread has spent on a processor. Zero if it has ended.
@@ -60,11 +75,12 @@ mod tests {
             while began.elapsed() < Duration::from_millis(200) {
                 std::hint::spin_loop();
             }
-            thread_time(std::process::id(), "spins")
+            let own = std::process::id();
+            (thread_time(own, "spins"), threads_time(own))
         });
         let spent = spin.expect("a thread can be made").join();
-        let spent = spent.expect("it does not panic");
-        assert!(spent > Duration::ZERO, "{spent:?}");
+        let (spent, all) = spent.expect("it does not panic");
+        assert!(spent > Duration::ZERO && all >= spent, "{spent:?} {all:?}");
         assert_eq!(thread_time(std::process::id(), "nobody"), Duration::ZERO);
     }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::kubernetes::service::Service;
 use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart, bulk};
+use tollgate_tests::process::thread_time;
 use tollgate_tests::server::Server;
 use tollgate_tests::{guests, wat};
 
@@ -32,6 +33,10 @@ const ROUNDS: usize = 3;
 const INTERVAL: &str = "60s";
 /// Calls after which Tollgate does not call the plugin that traps again in the same scan.
 const FAULTS: f64 = 20.0;
+/// The thread of the scan.
+const SCANNER: &str = "tollgate-scan";
+/// Time between two looks at that thread.
+const POLL: Duration = Duration::from_millis(250);
 /// Time limit for the webhook to be registered.
 const LIMIT: Duration = Duration::from_secs(120);
 const TRAP: &str =
@@ -170,12 +175,14 @@ async fn scan_all_again(cluster: &Cluster, server: &Server, phase: &Phase, count
                 .kubectl(&["label", "--overwrite", "namespace", &namespace, &label])
                 .succeed();
         }
-        let begin = count(server, "_calls_total").await;
-        let mut last = begin;
-        while last - begin < count_of_calls {
-            tokio::time::sleep(Duration::from_millis(250)).await;
-            let now = count(server, "_calls_total").await;
-            phase.is_scanning.store(now > last, Ordering::Relaxed);
+        // The counts follow at the end of a scan. Its thread works before.
+        let scanned = || thread_time(server.process(), SCANNER);
+        let (begin, mut last) = (count(server, "_calls_total").await, scanned());
+        while count(server, "_calls_total").await - begin < count_of_calls {
+            tokio::time::sleep(POLL).await;
+            let now = scanned();
+            let is_scanning = now - last > POLL / 50;
+            phase.is_scanning.store(is_scanning, Ordering::Relaxed);
             last = now;
         }
         phase.is_scanning.store(false, Ordering::Relaxed);
