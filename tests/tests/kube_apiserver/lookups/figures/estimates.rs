@@ -76,27 +76,24 @@ pub(super) async fn print(cluster: &Cluster, of_ingresses: usize, of_config_maps
             config_maps,
         ),
     ];
-    let without = serve(cluster, None);
-    tokio::time::sleep(SETTLED).await;
-    let base = without.resident_kib();
-    println!(
-        "without a lookup: resident {:.1} MiB",
-        base as f64 / KIB_OF_MEBIBYTE
-    );
     for (name, resource, objects, lookups) in rows {
         let dump = dump(cluster, resource);
-        let server = serve(cluster, Some(lookups));
+        // The same lookup, which selects no object: the watch takes memory, too.
+        let mut empty = lookups.clone();
+        empty[0]["labelSelector"] = json!({"matchLabels": {"selects": "nothing"}});
+        let (server, empty) = (serve(cluster, Some(lookups)), serve(cluster, Some(empty)));
         let (line, estimated) = estimate(&server, cluster, &dump);
         let page = server.metrics().await;
         let counted = lookup_metric(&page, "objects") as usize;
         assert!(counted >= objects, "{counted} of {objects}");
         let own = lookup_metric(&page, "memory_bytes") / MEBIBYTE;
         tokio::time::sleep(SETTLED).await;
+        let base = empty.resident_kib();
         let more = |kib: u64| (kib as f64 - base as f64) / KIB_OF_MEBIBYTE;
         let (measured, peak) = (more(server.resident_kib()), more(server.peak_kib()));
         println!(
             "{objects} {resource}, {name}: `{line}`; the metric says {own:.1} MiB; measured {measured:.1} MiB more \
-             resident memory, at most {peak:.1} MiB while reading; estimate / measured {:.2}",
+             resident memory than without the objects, at most {peak:.1} MiB while reading; estimate / measured {:.2}",
             estimated / measured
         );
     }
