@@ -150,6 +150,8 @@ async fn forward(listener: TcpListener, replicas: Arc<Replicas>) {
         };
         connections.spawn(async move {
             if let Ok(mut server) = TcpStream::connect(replica).await {
+                // kube-proxy routes packets. Here, one side must not wait for the other's acknowledgement.
+                drop((client.set_nodelay(true), server.set_nodelay(true)));
                 // The two sides notice by themselves how the connection ends.
                 drop(copy_bidirectional(&mut client, &mut server).await);
             }

@@ -3,6 +3,8 @@
 mod estimates;
 mod load;
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart, bulk};
 use tollgate_tests::server::{Server, metric};
@@ -13,6 +15,8 @@ use crate::plugins_as_resources::define;
 
 const NAMESPACES: usize = 50;
 const CONFIG_MAPS: usize = 20_000;
+/// Time limit for a server to read the objects. A server that starts waits ten seconds.
+const READ_LIMIT: Duration = Duration::from_secs(180);
 /// Bytes of a MiB, and KiB of one.
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
 const KIB_OF_MEBIBYTE: f64 = 1024.0;
@@ -62,10 +66,23 @@ fn lookup_metric(page: &str, name: &str) -> f64 {
     metric(page, &format!("tollgate_lookup_{name}"), &[])
 }
 
+/// Waits until a server has read the objects, and returns its metrics.
+async fn until_read(server: &Server, objects: usize) -> String {
+    let began = Instant::now();
+    loop {
+        let page = server.metrics().await;
+        let read = lookup_metric(&page, "objects") as usize;
+        if read >= objects {
+            return page;
+        }
+        assert!(began.elapsed() < READ_LIMIT, "{read} of {objects}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Prints the memory of a server that has read the objects.
 async fn print_memory(server: &Server, objects: usize, without_kib: u64) {
-    let page = server.metrics().await;
-    assert_eq!(lookup_metric(&page, "objects") as usize, objects);
+    let page = until_read(server, objects).await;
     let estimated = lookup_metric(&page, "memory_bytes") / MEBIBYTE;
     let mebibytes = |kib: u64| kib as f64 / KIB_OF_MEBIBYTE;
     println!(

@@ -11,7 +11,7 @@ use tollgate_tests::kubernetes::Cluster;
 use tollgate_tests::server::Server;
 
 use super::super::{ingresses, serve};
-use super::{KIB_OF_MEBIBYTE, MEBIBYTE, lookup_metric};
+use super::{KIB_OF_MEBIBYTE, MEBIBYTE, lookup_metric, until_read};
 
 /// Time after which a process has returned the memory that it needed to read the objects.
 const SETTLED: Duration = Duration::from_secs(30);
@@ -83,9 +83,7 @@ pub(super) async fn print(cluster: &Cluster, of_ingresses: usize, of_config_maps
         empty[0]["labelSelector"] = json!({"matchLabels": {"selects": "nothing"}});
         let (server, empty) = (serve(cluster, Some(lookups)), serve(cluster, Some(empty)));
         let (line, estimated) = estimate(&server, cluster, &dump);
-        let page = server.metrics().await;
-        let counted = lookup_metric(&page, "objects") as usize;
-        assert!(counted >= objects, "{counted} of {objects}");
+        let page = until_read(&server, objects).await;
         let own = lookup_metric(&page, "memory_bytes") / MEBIBYTE;
         tokio::time::sleep(SETTLED).await;
         let base = empty.resident_kib();
