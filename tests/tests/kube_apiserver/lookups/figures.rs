@@ -124,11 +124,11 @@ async fn prints_figures_of_lookups() {
         let without = serve(cluster, None);
         print_memory(&with, number, without.resident_kib()).await;
         let sides = [
-            ("no lookup, no grant", &without, Kind::WithoutHost),
-            ("no lookup", &with, Kind::WithoutHost),
-            ("1 lookup", &with, Kind::OwnHost(1)),
-            ("33 lookups", &with, Kind::OwnHost(33)),
-            ("33 lookups of unknown hosts", &with, Kind::UnknownHost(33)),
+            ("no lookup, no grant", &without, Kind::Nothing),
+            ("no lookup", &with, Kind::Nothing),
+            ("1 lookup", &with, Kind::Own(1)),
+            ("33 lookups", &with, Kind::Own(33)),
+            ("33 lookups of unknown hosts", &with, Kind::Unknown(33)),
         ];
         print_costs(&sides, number).await;
     }

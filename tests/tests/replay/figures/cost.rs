@@ -65,6 +65,9 @@ impl<'s> Side<'s> {
     }
 }
 
+/// A value of a round.
+type Value<'v> = &'v dyn Fn(&Round) -> Duration;
+
 /// Sends reviews by several clients. Returns the latencies.
 pub(super) async fn send(
     server: &Server,
@@ -105,7 +108,7 @@ pub(super) async fn compare(recording: &Server, plain: &Server, traffic: &Traffi
         per_review(with.sum(|round| round.recorder)),
         per_review(without.sum(|round| round.all)),
     );
-    let rows: [(&str, &dyn Fn(&Round) -> Duration); 5] = [
+    let rows: [(&str, Value<'_>); 5] = [
         ("processor time of the request path", &path),
         ("processor time of the whole process", &|round| round.all),
         ("elapsed", &|round| round.elapsed),

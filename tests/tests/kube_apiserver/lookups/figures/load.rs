@@ -20,11 +20,11 @@ const LABELS: [(&str, &str); 2] = [("plugin", "hosts"), ("phase", "validate")];
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     /// An Ingress without hosts: the plugin looks nothing up.
-    WithoutHost,
+    Nothing,
     /// An Ingress that exists, with so many rules for its own host. The plugin finds the Ingress itself each time.
-    OwnHost(usize),
+    Own(usize),
     /// An Ingress with so many hosts that no Ingress has.
-    UnknownHost(usize),
+    Unknown(usize),
 }
 
 /// What a side has spent in a round.
@@ -41,8 +41,8 @@ struct Spent {
 impl Kind {
     fn lookups(self) -> usize {
         match self {
-            Self::WithoutHost => 0,
-            Self::OwnHost(count) | Self::UnknownHost(count) => count,
+            Self::Nothing => 0,
+            Self::Own(count) | Self::Unknown(count) => count,
         }
     }
 
@@ -52,11 +52,9 @@ impl Kind {
         let rules = (0..self.lookups().max(1)).map(|number| {
             let mut rule = rule.clone();
             match self {
-                Self::WithoutHost => rule["host"] = json!(""),
-                Self::OwnHost(_) => {}
-                Self::UnknownHost(_) => {
-                    rule["host"] = json!(format!("new-{index}-{number}.example"))
-                }
+                Self::Nothing => rule["host"] = json!(""),
+                Self::Own(_) => {}
+                Self::Unknown(_) => rule["host"] = json!(format!("new-{index}-{number}.example")),
             }
             rule
         });
