@@ -9,9 +9,10 @@ pub const CONTRACT_VERSION: &str = "0.1.0";
 
 const PACKAGE: &str = "tollgate:admission";
 
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("access.wit", include_str!("../../../wit/access.wit")),
     ("cluster.wit", include_str!("../../../wit/cluster.wit")),
+    ("images.wit", include_str!("../../../wit/images.wit")),
     ("types.wit", include_str!("../../../wit/types.wit")),
     ("review.wit", include_str!("../../../wit/review.wit")),
     ("world.wit", include_str!("../../../wit/world.wit")),

@@ -85,13 +85,19 @@ impl Check {
         }
         say!("startup: {}", config.startup);
         config.plugins = plugins;
-        // `check` does not create the folders that `serve` would create. A folder that is missing or not usable is left
-        // out of the configuration, so that the rest can still be checked.
-        for (setting, folder) in [
-            ("engine.cacheDirectory", &mut config.engine.cache_directory),
+        // A folder that is not usable is left out of the configuration, so that the rest can still be checked. `check`
+        // creates the folder for compiled code, because `serve` then finds the code there. It creates no other folder,
+        // and none for another user: `serve` would refuse it.
+        for (setting, folder, is_created) in [
+            (
+                "engine.cacheDirectory",
+                &mut config.engine.cache_directory,
+                true,
+            ),
             (
                 "registries.cacheDirectory",
                 &mut config.registries.cache_directory,
+                false,
             ),
         ] {
             let Some(path) = folder.clone() else {
@@ -99,10 +105,11 @@ impl Check {
             };
             let checked = check_folder(&path);
             failed |= checked.is_err();
-            if !matches!(checked, Ok(Folder::Exists)) {
+            let is_created = is_created && matches!(checked, Ok(Folder::Missing { is_own: true }));
+            if !is_created && !matches!(checked, Ok(Folder::Exists)) {
                 *folder = None;
             }
-            say!("{}", cache(setting, &path, checked));
+            say!("{}", cache(setting, &path, checked, is_created));
         }
         if let Some(record) = &config.record {
             let (line, is_usable) = recording(&record.directory);
@@ -182,11 +189,19 @@ fn rule(finding: &Finding) -> String {
     }
 }
 
-fn cache(setting: &str, path: &Path, checked: Result<Folder, FolderError>) -> String {
+fn cache(
+    setting: &str,
+    path: &Path,
+    checked: Result<Folder, FolderError>,
+    is_created: bool,
+) -> String {
     let path = path.display();
     match checked {
         Ok(Folder::Exists) => format!("{setting}: ok, {path}"),
-        Ok(Folder::Missing) => {
+        Ok(Folder::Missing { .. }) if is_created => {
+            format!("{setting}: ok, created {path}; `serve` uses the compiled code in it")
+        }
+        Ok(Folder::Missing { .. }) => {
             format!("{setting}: ok, {path} does not exist yet; `serve` creates it")
         }
         Err(error) => {

@@ -2,15 +2,21 @@
 //!
 //! - `componentize` turns a core module with embedded WIT into a component.
 //! - `shim` removes the modules that only pass calls on.
+//! - `order` puts modules that come in a random order into one order.
+//! - `separate` takes the contents of memories out, so that plugins share code.
 //! - `trim` removes what a plugin's exports cannot reach.
 //!
 //! All of them read bytes that nobody has checked.
 
 mod componentize;
+mod order;
 mod outline;
+mod separate;
 mod shim;
 pub mod trim;
 
 pub use componentize::{ComponentizeError, componentize, exports, imports};
+pub use order::ordered;
+pub use separate::{Separated, SlotError, separate, slots};
 pub use shim::without_shim;
 pub use trim::{Missing, trim};

@@ -11,6 +11,8 @@
 //! The host writes each file under a temporary name and then renames it. The host copies stored code before use,
 //! compares the copy with its digest, and maps the copy, so nobody can change the code between check and use.
 
+mod fill;
+
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};

@@ -22,7 +22,7 @@ use tollgate_config::PluginName;
 use tollgate_engine::{ConfiguredBy, Engine, EngineSettings, Guest, GuestError, Tier};
 
 use super::protocol::{Line, Order, Stage, Task};
-use tollgate_component::componentize;
+use tollgate_component::{componentize, ordered};
 
 /// The argument that a host starts a child with.
 pub const SUBCOMMAND: &str = "prepare";
@@ -34,6 +34,8 @@ pub const CHILD_VARIABLE: &str = "TOLLGATE_PREPARE";
 struct Outcome {
     line: Line,
     bytes: Vec<u8>,
+    /// The contents of memories that were separated from the bytes. They follow the bytes.
+    images: Vec<Vec<u8>>,
 }
 
 struct Refusal {
@@ -75,7 +77,10 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
             instrument,
             max_code_bytes,
         } => compile::compile_once(&order, *instrument, *max_code_bytes, bytes, &mut reporter),
-        Task::Compile { stage } => compile::compile(&order, *stage, &bytes, &mut reporter),
+        Task::Separate { instrument } => compile::separated(*instrument, bytes, &mut reporter),
+        Task::Compile { stage, images } => {
+            compile::compile(&order, *stage, images, &bytes, &mut reporter)
+        }
         Task::Describe | Task::Configure { .. } => {
             // Enable timers only: for input and output, tokio would open files.
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -147,8 +152,16 @@ impl Stage {
 /// Makes a component of a plugin's file.
 fn component_of(bytes: Vec<u8>, reporter: &mut Reporter<impl Write>) -> Result<Vec<u8>, Refusal> {
     let _ = reporter.stage(Stage::Componentize);
-    caught(|| componentize(bytes).map_err(|error| chain(&error)))
-        .map_err(|reason| Stage::Componentize.refuses(reason))
+    let component = caught(|| componentize(bytes).map_err(|error| chain(&error)))
+        .map_err(|reason| Stage::Componentize.refuses(reason))?;
+    // A component that cannot be read is refused when it is compiled, with a better reason.
+    let in_order = attempted(|| ordered(&component)).flatten();
+    Ok(in_order.unwrap_or(component))
+}
+
+/// The sizes of images, in bytes.
+fn sizes(images: &[Vec<u8>]) -> Vec<u64> {
+    images.iter().map(|image| image.len() as u64).collect()
 }
 
 fn attempted<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Option<T> {
@@ -184,9 +197,16 @@ impl<W: Write> Reporter<W> {
 
     fn end(mut self, outcome: Result<Outcome, Refusal>) -> anyhow::Result<()> {
         match outcome {
-            Ok(Outcome { line, bytes }) => {
+            Ok(Outcome {
+                line,
+                bytes,
+                images,
+            }) => {
                 self.line(&line)?;
                 self.0.write_all(&bytes)?;
+                for image in images {
+                    self.0.write_all(&image)?;
+                }
                 Ok(self.0.flush()?)
             }
             Err(Refusal { stage, reason }) => self.line(&Line::Refused { stage, reason }),

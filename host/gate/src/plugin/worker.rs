@@ -4,16 +4,22 @@
 //! stored? ── yes ─────────────────────────────────────────────▶ code
 //!    │ no
 //!    ▼
+//! a child that separates the contents of memories, if the plugin is large (`worker/sharing`)
+//!    │
+//!    ▼
 //! a child that compiles without optimising ──▶ code for one run (stored, for all settings)
 //!    │
 //!    ▼
 //! a child that runs guest code ──▶ component ──▶ a child that compiles ──▶ code
-//!    ▲                                              │ refused, or lost over the snapshot
+//!    ▲                           and memories       │ refused, or lost over the snapshot
 //!    └───────────── with less rewriting ◀───────────┘
 //! ```
+//!
+//! The last child does not run if the host has code of the same component with other contents of its memories.
 
 mod child;
 mod pace;
+mod sharing;
 mod turns;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +37,7 @@ use pace::{Lanes, Pace};
 use turns::Turns;
 
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
+use tollgate_component::Separated;
 use tollgate_config::Capability;
 use tollgate_engine::{Code, Key, Store};
 
@@ -190,6 +197,20 @@ pub enum ProtocolError {
     /// The child sent a component although it was to send code.
     #[error("a component instead of compiled code")]
     Component,
+    /// The child sent too many images of memories.
+    #[error("more than {limit} images of memories")]
+    Images {
+        /// Maximum number of images.
+        limit: usize,
+    },
+    /// The child did not send one place for each image.
+    #[error("{places} places in the code for {images} images of memories")]
+    Places {
+        /// Number of places in the code.
+        places: usize,
+        /// Number of images.
+        images: usize,
+    },
 }
 
 struct Tail<'a>(&'a str);
@@ -300,8 +321,7 @@ impl Worker {
                 None => Stage::CompileSnapshot,
                 Some(_) => Stage::Compile,
             };
-            order.task = Task::Compile { stage };
-            let code = match self.compiled(&order, &component, &mut pace).await {
+            let code = match self.shared(&order, stage, &component, &mut pace).await {
                 // The rewriting may be the cause. If it is not, the next attempt is refused for the same reason.
                 Err(PrepareError::Refused {
                     stage: Stage::CompileSnapshot,
@@ -338,7 +358,7 @@ impl Worker {
         code: Option<Code>,
         bytes: &[u8],
         pace: &mut Pace<'_>,
-    ) -> Result<(Known, Vec<u8>), PrepareError> {
+    ) -> Result<(Known, Separated), PrepareError> {
         let order = Order {
             code_bytes: code.as_ref().map_or(Ok(0), Code::bytes)?,
             ..order.clone()
@@ -350,23 +370,7 @@ impl Worker {
                 component,
             } => Ok((Known { manifest, fallback }, component)),
             ChildResult::Compiled { .. } => Err(PrepareError::Protocol(ProtocolError::Code)),
-        }
-    }
-
-    /// Runs another child that compiles the component, unless the code is already stored.
-    async fn compiled(
-        &self,
-        order: &Order,
-        component: &[u8],
-        pace: &mut Pace<'_>,
-    ) -> Result<Code, PrepareError> {
-        let key = self.key(order, component);
-        if let Some(((), code)) = self.recall(key.as_ref()).await? {
-            return Ok(code);
-        }
-        match self.child(order).run(order, None, component, pace).await? {
-            ChildResult::Compiled { code, .. } => self.keep(key, &(), code).await,
-            ChildResult::Configured { .. } => Err(PrepareError::Protocol(ProtocolError::Component)),
+            ChildResult::Separated(_) => Err(PrepareError::Protocol(ProtocolError::Component)),
         }
     }
 
@@ -408,25 +412,37 @@ impl Worker {
         let key = self.key(&order, &plugin.digest);
         let (uninstrumented, code) = match self.recall(key.as_ref()).await? {
             Some(recalled) => recalled,
-            None => match self
-                .child(&order)
-                .run(&order, None, plugin.bytes, pace)
-                .await?
-            {
-                ChildResult::Compiled { code, fallback } => {
-                    let code = self.keep(key, &fallback, code).await?;
-                    (fallback, code)
-                }
-                ChildResult::Configured { .. } => {
-                    return Err(PrepareError::Protocol(ProtocolError::Component));
-                }
-            },
+            None => {
+                let (fallback, code) = match self.shared_once(&order, plugin, pace).await? {
+                    Some(code) => (None, code),
+                    None => self.compile_once(&order, plugin, pace).await?,
+                };
+                let code = self.keep(key, &fallback, code).await?;
+                (fallback, code)
+            }
         };
         let is_handed_over = code.bytes()? > 0;
         Ok(Once {
             code: is_handed_over.then_some(code),
             uninstrumented,
         })
+    }
+
+    /// Runs a child that compiles a plugin for the child that configures it. Also returns the reason if the code lacks
+    /// the instrumentation that takes a snapshot.
+    async fn compile_once(
+        &self,
+        order: &Order,
+        plugin: &Plugin<'_>,
+        pace: &mut Pace<'_>,
+    ) -> Result<(Option<String>, Code), PrepareError> {
+        let child = self.child(order);
+        match child.run(order, None, plugin.bytes, pace).await? {
+            ChildResult::Compiled { code, fallback, .. } => Ok((fallback, code)),
+            ChildResult::Configured { .. } | ChildResult::Separated(_) => {
+                Err(PrepareError::Protocol(ProtocolError::Component))
+            }
+        }
     }
 
     fn child(&self, order: &Order) -> Child<'_> {

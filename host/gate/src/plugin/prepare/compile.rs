@@ -3,15 +3,18 @@
 use std::io::Write;
 
 use tollgate_admission::chain;
+use tollgate_component::{Separated, separate, slots};
 use tollgate_engine::Tier;
 use wasmtime_wizer::Wizer;
 
-use super::{Outcome, Refusal, Reporter, Workshop, caught, component_of};
+use super::{Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, sizes};
 use crate::plugin::protocol::{Line, Order, Stage};
 
+/// Compiles a component. `images` are the sizes of the images that were separated from it.
 pub(super) fn compile(
     order: &Order,
     stage: Stage,
+    images: &[u64],
     component: &[u8],
     reporter: &mut Reporter<impl Write>,
 ) -> Result<Outcome, Refusal> {
@@ -22,7 +25,38 @@ pub(super) fn compile(
         guest.code().map_err(|error| format!("{error:#}"))
     })
     .map_err(|reason| stage.refuses(reason))?;
-    Ok(compiled(bytes, None))
+    let places = slots(&bytes, images).map_err(|error| stage.refuses(error))?;
+    Ok(compiled(bytes, None, places))
+}
+
+/// Makes a component of a plugin, and separates the contents of its memories from it. There are no images if the
+/// component cannot be instrumented or separated.
+pub(super) fn separated(
+    instrument: bool,
+    plugin: Vec<u8>,
+    reporter: &mut Reporter<impl Write>,
+) -> Result<Outcome, Refusal> {
+    let component = component_of(plugin, reporter)?;
+    let _ = reporter.stage(Stage::Compile);
+    let component = match instrument {
+        true => attempted(|| Wizer::new().instrument_component(&component))
+            .map(|(_, instrumented)| instrumented),
+        false => Some(component),
+    };
+    let separated = component.and_then(|component| attempted(|| separate(&component)));
+    let (component, images) = match separated {
+        Some(Separated { component, images }) if !images.is_empty() => (component, images),
+        _ => (Vec::new(), Vec::new()),
+    };
+    let line = Line::Separated {
+        component_bytes: component.len() as u64,
+        images: sizes(&images),
+    };
+    Ok(Outcome {
+        line,
+        bytes: component,
+        images,
+    })
 }
 
 /// Compiles a plugin for the child that describes and configures it. The code is empty if it would be too large.
@@ -61,13 +95,22 @@ pub(super) fn compile_once(
         .code()
         .map_err(|error| Stage::Compile.refuses(format!("{error:#}")))?;
     let fits = code.len() as u64 <= max_code_bytes;
-    Ok(compiled(if fits { code } else { Vec::new() }, fallback))
+    Ok(compiled(
+        if fits { code } else { Vec::new() },
+        fallback,
+        Vec::new(),
+    ))
 }
 
-fn compiled(bytes: Vec<u8>, fallback: Option<String>) -> Outcome {
+fn compiled(bytes: Vec<u8>, fallback: Option<String>, places: Vec<u64>) -> Outcome {
     let line = Line::Compiled {
         code_bytes: bytes.len() as u64,
         fallback,
+        places,
     };
-    Outcome { line, bytes }
+    Outcome {
+        line,
+        bytes,
+        images: Vec::new(),
+    }
 }

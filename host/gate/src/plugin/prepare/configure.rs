@@ -14,9 +14,11 @@ use wasmtime::UpdateDeadline;
 use wasmtime_wizer::{WasmtimeWizerComponent, Wizer};
 
 use super::patience::{MAX_SLEEP, Slept, patiently};
-use super::{Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, panic_text};
+use super::{
+    Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, panic_text, sizes,
+};
 use crate::plugin::protocol::{Line, Manifest, ManifestRule, Order, Rewriting, Stage, Task};
-use tollgate_component::without_shim;
+use tollgate_component::{Separated, separate, without_shim};
 
 /// Factor by which the fuel of `describe` and `configure` exceeds that of a call. The two run only once.
 const LOAD_FUEL_FACTOR: u64 = 20;
@@ -41,7 +43,10 @@ pub(super) async fn configure(
                 .run(&component, code, reporter)
                 .await
         }
-        Task::Describe | Task::Compile { .. } | Task::CompileOnce { .. } => {
+        Task::Describe
+        | Task::Compile { .. }
+        | Task::CompileOnce { .. }
+        | Task::Separate { .. } => {
             let guest = match code {
                 [] => workshop.link(&component),
                 code => workshop.link_code(code),
@@ -50,20 +55,30 @@ pub(super) async fn configure(
             let manifest = Loading::of(order)
                 .describe(&workshop, &guest, reporter)
                 .await?;
-            Ok(configured(manifest, Vec::new(), None))
+            Ok(configured(manifest, whole(Vec::new()), None))
         }
     }
 }
 
-fn configured(manifest: Manifest, component: Vec<u8>, fallback: Option<String>) -> Outcome {
-    let component_bytes = component.len() as u64;
+fn configured(manifest: Manifest, separated: Separated, fallback: Option<String>) -> Outcome {
+    let Separated { component, images } = separated;
     Outcome {
         line: Line::Configured {
             manifest,
             fallback,
-            component_bytes,
+            component_bytes: component.len() as u64,
+            images: sizes(&images),
         },
         bytes: component,
+        images,
+    }
+}
+
+/// A component from which nothing is separated.
+fn whole(component: Vec<u8>) -> Separated {
+    Separated {
+        component,
+        images: Vec::new(),
     }
 }
 
@@ -228,9 +243,12 @@ impl<'a> Configuring<'a> {
             }
         }
         let component = match (snapshot, self.rewriting) {
-            (Some(snapshot), Rewriting::Trimmed) => trimmed(&snapshot).unwrap_or(snapshot),
-            (Some(snapshot), _) => snapshot,
-            (None, _) => component.to_vec(),
+            (Some(snapshot), Rewriting::Trimmed) => {
+                let trimmed = trimmed(&snapshot).unwrap_or(snapshot);
+                attempted(|| separate(&trimmed)).unwrap_or_else(|| whole(trimmed))
+            }
+            (Some(snapshot), _) => whole(snapshot),
+            (None, _) => whole(component.to_vec()),
         };
         Ok(configured(manifest, component, fallback))
     }

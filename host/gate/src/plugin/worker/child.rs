@@ -18,6 +18,7 @@ use super::{
 };
 use crate::plugin::prepare::{CHILD_VARIABLE, SUBCOMMAND};
 use crate::plugin::protocol::{Line, Manifest, Order, Stage};
+use tollgate_component::Separated;
 use tollgate_engine::Code;
 
 /// Maximum length of a line from the child. The longest part of a line is a manifest's schema.
@@ -26,6 +27,8 @@ const MAX_LINE_BYTES: u64 = 4 << 20;
 const MAX_REASON: Limit = Limit::Bytes(2048);
 /// Maximum number of bytes that are kept from the beginning of the child's standard error.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
+/// Maximum number of images of one component. A component has one for each module with a memory.
+const MAX_IMAGES: usize = 1000;
 /// Size of the pieces in which the host takes code from the child and writes it.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Interval at which the host checks a child.
@@ -45,12 +48,16 @@ pub(super) enum ChildResult {
     Configured {
         manifest: Manifest,
         fallback: Option<String>,
-        component: Vec<u8>,
+        component: Separated,
     },
+    /// The child separated the contents of memories from a component.
+    Separated(Separated),
     /// The child compiled a plugin or a component.
     Compiled {
         code: Code,
         fallback: Option<String>,
+        /// Place of each image in the code.
+        places: Vec<u64>,
     },
 }
 
@@ -205,33 +212,84 @@ impl<'w> Child<'w> {
                     manifest,
                     fallback,
                     component_bytes,
+                    images,
                 } => {
-                    if let Err(error) = self.fits("prepared component", component_bytes, 1) {
-                        return Ok(Some(Err(error)));
-                    }
-                    let mut component = Vec::new();
-                    let mut rest = (&mut stdout).take(component_bytes);
-                    rest.read_to_end(&mut component).await?;
-                    let result = ChildResult::Configured {
-                        manifest: manifest.bounded(),
-                        fallback: fallback.map(|reason| one_line(&reason, MAX_REASON)),
-                        component,
-                    };
-                    return Ok((rest.limit() == 0).then_some(Ok(result)));
+                    let component = self
+                        .take_component(stdout, component_bytes, &images)
+                        .await?;
+                    return Ok(component.map(|component| {
+                        Ok(ChildResult::Configured {
+                            manifest: manifest.bounded(),
+                            fallback: fallback.map(|reason| one_line(&reason, MAX_REASON)),
+                            component: component?,
+                        })
+                    }));
+                }
+                Line::Separated {
+                    component_bytes,
+                    images,
+                } => {
+                    let component = self
+                        .take_component(stdout, component_bytes, &images)
+                        .await?;
+                    return Ok(component.map(|component| component.map(ChildResult::Separated)));
                 }
                 Line::Compiled {
                     code_bytes,
                     fallback,
+                    places,
                 } => {
                     if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
                         return Ok(Some(Err(error)));
                     }
                     let code = self.take_code(stdout, code_bytes, heard).await?;
                     let fallback = fallback.map(|reason| one_line(&reason, MAX_REASON));
-                    return Ok(code.map(|code| Ok(ChildResult::Compiled { code, fallback })));
+                    return Ok(code.map(|code| {
+                        Ok(ChildResult::Compiled {
+                            code,
+                            fallback,
+                            places,
+                        })
+                    }));
                 }
             }
         }
+    }
+
+    /// Reads a component and the images that were separated from it.
+    ///
+    /// Returns `None` if the child ends before it has sent all of them.
+    async fn take_component(
+        &self,
+        mut stdout: impl AsyncBufRead + Unpin,
+        bytes: u64,
+        images: &[u64],
+    ) -> Result<Option<Result<Separated, PrepareError>>, PrepareError> {
+        let image_bytes = images.iter().copied().fold(0, u64::saturating_add);
+        let fits = self
+            .fits("prepared component", bytes, 1)
+            .and_then(|()| self.fits("memory of the prepared component", image_bytes, 1));
+        if let Err(error) = fits {
+            return Ok(Some(Err(error)));
+        }
+        if images.len() > MAX_IMAGES {
+            return Err(PrepareError::Protocol(ProtocolError::Images {
+                limit: MAX_IMAGES,
+            }));
+        }
+        let mut pieces = Vec::new();
+        for bytes in std::iter::once(bytes).chain(images.iter().copied()) {
+            let mut piece = Vec::new();
+            let mut rest = (&mut stdout).take(bytes);
+            rest.read_to_end(&mut piece).await?;
+            if rest.limit() > 0 {
+                return Ok(None);
+            }
+            pieces.push(piece);
+        }
+        let images = pieces.split_off(1);
+        let component = pieces.pop().unwrap_or_default();
+        Ok(Some(Ok(Separated { component, images })))
     }
 
     /// Writes the code to a file piece by piece, so that the host never holds all of it in memory.

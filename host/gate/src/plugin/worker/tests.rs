@@ -244,3 +244,89 @@ async fn rejects_component_over_size_limit() {
     .await;
     assert!(matches!(error, PrepareError::TooLarge { .. }), "{error}");
 }
+
+/// A child for plugins whose code is the same and whose memory contains the name of the settings. `places` are what the
+/// compiling child says.
+fn sharing(folder: &Path, places: &str) -> String {
+    format!(
+        r#"read -r order; printf '%s\n' "$order" >> '{log}'
+        case "$order" in
+        *'"compileOnce"'*) printf '{COMPILED_ONCE}';;
+        *'"configure"'*)
+            echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3,2]}}}}'
+            case "$order" in *first*) printf 'COMPONENTone12';; *) printf 'COMPONENTtwo34';; esac;;
+        *'"compile"'*)
+            echo '{{"compiled":{{"codeBytes":10,"fallback":null,"places":{places}}}}}'
+            printf 'c---d--efg';;
+        esac"#,
+        log = folder.join("orders").display()
+    )
+}
+
+/// Prepares a plugin whose settings are a text, and returns its code.
+async fn prepared(worker: &Worker, settings: &str) -> Result<Vec<u8>, PrepareError> {
+    let prepared = worker
+        .prepare(order(), settings.to_owned(), b"bytes")
+        .await?;
+    Ok(std::fs::read(prepared.code.path())?)
+}
+
+fn compilations(folder: &Path) -> usize {
+    let orders = std::fs::read_to_string(folder.join("orders")).unwrap_or_default();
+    let lines = orders.lines();
+    lines
+        .filter(|order| order.contains(r#""compile":"#))
+        .count()
+}
+
+#[tokio::test]
+async fn plugins_with_other_memory_share_one_compilation() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = worker_of(folder.path(), &sharing(folder.path(), "[1,5]"));
+    let (first, second) = tokio::join!(prepared(&worker, "first"), prepared(&worker, "second"));
+    assert_eq!(first.unwrap(), b"coned12efg");
+    assert_eq!(second.unwrap(), b"ctwod34efg");
+    assert_eq!(compilations(folder.path()), 1);
+    // A restart finds the code of each of them.
+    assert_eq!(prepared(&worker, "second").await.unwrap(), b"ctwod34efg");
+    assert_eq!(compilations(folder.path()), 1);
+}
+
+#[tokio::test]
+async fn damaged_and_foreign_code_is_not_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = sharing(folder.path(), "[1,5]");
+    let worker = worker_of(folder.path(), &script);
+    prepared(&worker, "first").await.unwrap();
+    for file in std::fs::read_dir(folder.path().join("code")).unwrap() {
+        std::fs::write(file.unwrap().path(), b"hostile code").unwrap();
+    }
+    assert_eq!(prepared(&worker, "second").await.unwrap(), b"ctwod34efg");
+    assert_eq!(compilations(folder.path()), 2);
+    let foreign = Worker {
+        host: Some(b"another build".to_vec()),
+        ..worker_of(folder.path(), &script)
+    };
+    prepared(&foreign, "third").await.unwrap();
+    assert_eq!(compilations(folder.path()), 3);
+}
+
+#[tokio::test]
+async fn rejects_places_that_do_not_fit() {
+    for places in ["[]", "[1]", "[1,5,8]", "[1,9]", "[1,2]"] {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = worker_of(folder.path(), &sharing(folder.path(), places));
+        let error = prepared(&worker, "first").await.expect_err(places);
+        println!("{places}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn rejects_too_many_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = vec!["0"; 1001].join(",");
+    let script = sharing(folder.path(), "[1,5]").replace("[3,2]", &format!("[{images}]"));
+    let error = prepared(&worker_of(folder.path(), &script), "first").await;
+    let error = tollgate_admission::chain(&error.unwrap_err());
+    assert!(error.contains("more than 1000 images"), "{error}");
+}

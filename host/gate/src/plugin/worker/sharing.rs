@@ -1,0 +1,131 @@
+//! Code that plugins share because they differ only in the contents of their memories.
+//!
+//! Settings and interpreted policies are contents of memory. A child separates them from the component
+//! (`tollgate_component::separate`), the host finds or orders code for the rest, and fills the contents in. The host
+//! copies bytes to places that the compiling child named, and reads neither the component nor the code.
+
+use tollgate_component::Separated;
+use tollgate_engine::{Code, Tier};
+
+use super::child::ChildResult;
+use super::{Order, Pace, Plugin, PrepareError, ProtocolError, Stage, Task, Worker, blocking};
+
+/// Size of a plugin from which its unoptimised code is shared, too, in bytes. Below, one more child costs more than the
+/// compiler.
+const SHARED_ONCE_BYTES: usize = 1 << 20;
+
+// === impl Worker ===
+
+impl Worker {
+    /// Finds the code of a component, or runs a child that compiles it, and fills the component's images in.
+    pub(super) async fn shared(
+        &self,
+        order: &Order,
+        stage: Stage,
+        separated: &Separated,
+        pace: &mut Pace<'_>,
+    ) -> Result<Code, PrepareError> {
+        let Separated { component, images } = separated;
+        let order = Order {
+            task: Task::Compile {
+                stage,
+                images: images.iter().map(|image| image.len() as u64).collect(),
+            },
+            ..order.clone()
+        };
+        let key = self.key(&order, component);
+        // Plugins with the same code wait for the first of them. It has its place already, so it goes on meanwhile.
+        let turn = match &key {
+            Some(key) => Some(self.compiling.enter(key.clone()).await),
+            None => None,
+        };
+        let (places, code) = match self.recall(key.as_ref()).await? {
+            Some(recalled) => recalled,
+            None => match self
+                .child(&order)
+                .run(&order, None, component, pace)
+                .await?
+            {
+                ChildResult::Compiled { code, places, .. } => {
+                    let code = self.keep(key, &places, code).await?;
+                    (places, code)
+                }
+                ChildResult::Configured { .. } | ChildResult::Separated(_) => {
+                    return Err(PrepareError::Protocol(ProtocolError::Component));
+                }
+            },
+        };
+        drop(turn);
+        self.filled(code, places, images).await
+    }
+
+    /// Like [`Self::shared`], for the code of a whole plugin that runs once. Returns `None` if the plugin is small, or
+    /// if it has to be compiled as a whole.
+    pub(super) async fn shared_once(
+        &self,
+        order: &Order,
+        plugin: &Plugin<'_>,
+        pace: &mut Pace<'_>,
+    ) -> Result<Option<Code>, PrepareError> {
+        let Task::CompileOnce {
+            instrument,
+            max_code_bytes,
+        } = order.task
+        else {
+            return Ok(None);
+        };
+        if plugin.bytes.len() < SHARED_ONCE_BYTES {
+            return Ok(None);
+        }
+        let order = Order {
+            task: Task::Separate { instrument },
+            tier: Tier::Once,
+            ..order.clone()
+        };
+        let child = self.child(&order);
+        let separated = match child.run(&order, None, plugin.bytes, pace).await? {
+            ChildResult::Separated(separated) if separated.images.is_empty() => return Ok(None),
+            ChildResult::Separated(separated) => separated,
+            ChildResult::Configured { .. } | ChildResult::Compiled { .. } => {
+                return Err(PrepareError::Protocol(ProtocolError::Component));
+            }
+        };
+        match self.shared(&order, Stage::Compile, &separated, pace).await {
+            // The code would take longer to carry than to make again. Without bytes, it is not handed over.
+            Ok(code) if code.bytes()? > max_code_bytes => {
+                let store = self.store.clone();
+                let none = blocking(move || store.write().map(tollgate_engine::Writing::end));
+                Ok(Some(none.await??))
+            }
+            Ok(code) => Ok(Some(code)),
+            // Compiling the whole plugin says what is wrong with it.
+            Err(PrepareError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn filled(
+        &self,
+        code: Code,
+        places: Vec<u64>,
+        images: &[Vec<u8>],
+    ) -> Result<Code, PrepareError> {
+        if places.len() != images.len() {
+            return Err(PrepareError::Protocol(ProtocolError::Places {
+                places: places.len(),
+                images: images.len(),
+            }));
+        }
+        if images.is_empty() {
+            return Ok(code);
+        }
+        let (store, images) = (self.store.clone(), images.to_vec());
+        let mut contents: Vec<_> = places.into_iter().zip(images).collect();
+        contents.sort_unstable_by_key(|(place, _)| *place);
+        let fill = move || {
+            let contents = contents.iter();
+            store.fill(&code, contents.map(|(place, image)| (*place, &image[..])))
+        };
+        Ok(blocking(fill).await??)
+    }
+}
