@@ -101,6 +101,18 @@ pub mod access {
     });
 }
 
+#[cfg(feature = "images")]
+pub mod images {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "package tollgate:sdk-images; world images-user { import tollgate:admission/images@0.1.0; }",
+        world: "tollgate:sdk-images/images-user",
+        generate_all,
+        additional_derives: [PartialEq, Eq],
+        pub_export_macro: true,
+    });
+}
+
 #[cfg(feature = "cluster")]
 pub mod cluster {
     wit_bindgen::generate!({

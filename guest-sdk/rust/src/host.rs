@@ -32,3 +32,9 @@ pub(crate) use crate::bindings::cluster::tollgate::admission::cluster as lookups
 
 #[cfg(all(not(target_arch = "wasm32"), feature = "cluster"))]
 pub(crate) use crate::testing::lookups;
+
+#[cfg(all(target_arch = "wasm32", feature = "images"))]
+pub(crate) use crate::bindings::images::tollgate::admission::images::verify as verify_images;
+
+#[cfg(all(not(target_arch = "wasm32"), feature = "images"))]
+pub(crate) use crate::testing::images::verify_images;

@@ -71,6 +71,7 @@
 //! - `access`: [`access::Action::check`], for plugins whose configuration grants the capability `access`.
 //! - `clock`: [`clock::now`], for plugins whose configuration grants the capability `clock`.
 //! - `cluster`: [`cluster::get`], [`cluster::find`] and [`cluster::list`], for plugins whose configuration has `lookups`.
+//! - `images`: [`images::verify`], for plugins whose configuration has `images`.
 
 #[cfg(feature = "access")]
 pub mod access;
@@ -94,6 +95,8 @@ mod denial;
 pub mod export;
 mod host;
 pub mod image;
+#[cfg(feature = "images")]
+pub mod images;
 pub mod log;
 mod manifest;
 mod panic;

@@ -145,7 +145,8 @@ impl Document {
     #[track_caller]
     pub fn get_many<T: AsRef<str>>(self, at: impl IntoIterator<Item = T>) -> Vec<Option<Value>> {
         // A closure has a place of its own, so the check is a loop.
-        let mut pointers = Vec::new();
+        let at = at.into_iter();
+        let mut pointers = Vec::with_capacity(at.size_hint().0);
         for at in at {
             pointers.push(checked(at.as_ref()).to_owned());
         }

@@ -29,6 +29,8 @@
 #[cfg(feature = "access")]
 pub(crate) mod access;
 pub(crate) mod host;
+#[cfg(feature = "images")]
+pub(crate) mod images;
 #[cfg(feature = "cluster")]
 pub(crate) mod lookups;
 mod namespace;
@@ -59,6 +61,8 @@ pub struct TestReview {
     pub(crate) now: Option<std::time::SystemTime>,
     #[cfg(feature = "access")]
     pub(crate) access: access::Access,
+    #[cfg(feature = "images")]
+    pub(crate) images: images::Images,
     #[cfg(feature = "cluster")]
     pub(crate) lookups: lookups::Lookups,
     settings: Json,
@@ -127,6 +131,8 @@ impl TestReview {
             now: None,
             #[cfg(feature = "access")]
             access: access::Access::default(),
+            #[cfg(feature = "images")]
+            images: images::Images::default(),
             #[cfg(feature = "cluster")]
             lookups: lookups::Lookups::default(),
             settings: json!({}),
@@ -285,6 +291,19 @@ impl TestReview {
     #[must_use]
     pub fn access_unavailable(mut self) -> Self {
         self.access = access::Access::Unavailable;
+        self
+    }
+
+    /// Grants the capability [`images`](crate::images), with the images that registries have, as in a suite. Others are not
+    /// found. An entry has `image` and `result`: `verified`, `last-known-good`, `unsigned`, `untrusted`, `not-found`,
+    /// `not-granted` or `unavailable`. It may have `policy` (default: every one), `digest`, `signers` and `reason`.
+    ///
+    /// # Panics
+    /// If an entry is malformed.
+    #[cfg(feature = "images")]
+    #[must_use]
+    pub fn images(mut self, images: impl IntoIterator<Item = Json>) -> Self {
+        self.images = images::Images::of(images);
         self
     }
 

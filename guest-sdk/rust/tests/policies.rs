@@ -829,3 +829,73 @@ mod access {
         assert_eq!(outcome.warnings(), ["unavailable true"]);
     }
 }
+
+#[cfg(feature = "images")]
+mod images {
+    use tollgate_sdk::images::{Failure, Request, verify};
+
+    use super::*;
+
+    /// Asks about a few images, and warns with the answers.
+    struct Asks;
+
+    impl Policy for Asks {
+        type Settings = serde::de::IgnoredAny;
+
+        fn configure(_: Self::Settings) -> Result<Self, SettingsErrors> {
+            Ok(Self)
+        }
+    }
+
+    impl Validate for Asks {
+        fn validate(&self, review: &Review) -> Result<(), Denial> {
+            let pinned = format!("nginx@sha256:{}", "a".repeat(64));
+            let images = [
+                "nginx",
+                "docker.io/library/nginx:latest",
+                &pinned,
+                "nginx:2",
+                "nginx:3",
+                "Nginx",
+            ];
+            for answer in verify(images.map(|image| Request::new(image, "release"))) {
+                review.warn(match answer {
+                    Ok(verified) => format!("{} {}", verified.pinned, verified.signers.join(",")),
+                    Err(Failure::Unsigned(refusal)) => refusal.reason,
+                    Err(failure) => failure.to_string(),
+                });
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn answers_are_those_of_the_test() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let images = [
+            json!({"image": "nginx", "result": "verified", "digest": digest, "signers": ["release"]}),
+            json!({"image": "nginx:2", "policy": "other", "result": "verified"}),
+            json!({"image": "nginx:2", "result": "unsigned", "reason": "none at all"}),
+        ];
+        let outcome = TestReview::create(pod()).images(images).validate::<Asks>();
+        let expected = [
+            "false release",
+            "false release",
+            "true release",
+            "none at all",
+            "not found: no entry of images is about docker.io/library/nginx:3",
+            "no valid image: expected an image",
+        ];
+        assert_eq!(outcome.warnings(), expected);
+    }
+
+    #[test]
+    fn nothing_is_granted_by_default() {
+        let outcome = TestReview::create(pod()).validate::<Asks>();
+        assert!(
+            outcome.warnings()[0].starts_with("not granted"),
+            "{:?}",
+            outcome.warnings()
+        );
+    }
+}

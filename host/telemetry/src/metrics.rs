@@ -18,6 +18,7 @@ use prometheus_client::{
 };
 
 mod exports;
+mod images;
 mod lookups;
 mod plugin;
 mod rollout;
@@ -28,6 +29,7 @@ use tollgate_admission::Phase;
 
 pub use self::exports::ExportDrop;
 use self::exports::ExportMetrics;
+use self::images::ImageMetrics;
 use self::lookups::LookupMetrics;
 pub use self::lookups::{LookupProbe, LookupReading};
 use self::plugin::PluginFamilies;
@@ -74,6 +76,7 @@ pub struct Metrics {
     recording_bytes: Counter,
     recording_dropped: Family<ReasonLabels, Counter>,
     exports: ExportMetrics,
+    images: ImageMetrics,
     shadow_comparisons: Family<ComparisonLabels, Counter>,
     shadow_near_fuel_limit: Family<ComparedPluginLabels, Counter>,
     /// The background scan.
@@ -260,6 +263,7 @@ impl Metrics {
             recording_bytes: Counter::default(),
             recording_dropped: Family::default(),
             exports: ExportMetrics::register(&mut registry),
+            images: ImageMetrics::register(&mut registry),
             shadow_comparisons: Family::default(),
             shadow_near_fuel_limit: Family::default(),
             requests_in_flight: Gauge::default(),

@@ -100,6 +100,8 @@ pub(super) fn from_review(mut review: Json) -> TestReview {
         now: None,
         #[cfg(feature = "access")]
         access: super::access::Access::default(),
+        #[cfg(feature = "images")]
+        images: super::images::Images::default(),
         #[cfg(feature = "cluster")]
         lookups: super::lookups::Lookups::default(),
         settings: json!({}),

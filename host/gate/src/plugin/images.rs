@@ -1,0 +1,32 @@
+//! Connects the images that plugins have verified with the metrics.
+
+use std::sync::Arc;
+
+use tollgate_config::Registries;
+use tollgate_oci::{ImageObserver, Images};
+use tollgate_telemetry::metrics::Metrics;
+
+/// Counts what happens about images.
+#[derive(Debug)]
+struct Counted(Arc<Metrics>);
+
+/// Creates the client that verifies images with these registries.
+pub(super) fn of(registries: Registries, metrics: &Arc<Metrics>) -> Images {
+    Images::new(registries, Arc::new(Counted(metrics.clone())))
+}
+
+// === impl Counted ===
+
+impl ImageObserver for Counted {
+    fn looked(&self, result: &'static str) {
+        self.0.image_looked(result);
+    }
+
+    fn fell_back(&self) {
+        self.0.image_last_known_good();
+    }
+
+    fn requested(&self) {
+        self.0.image_requested();
+    }
+}

@@ -1,0 +1,165 @@
+//! Verifies container images for plugins: resolves tags, finds signatures, and remembers the answers.
+//!
+//! ```text
+//! question ─ known (cache)? ─▶ answer
+//!   └─ look: one for equal questions, on a thread of its own, with few at a time for each registry
+//!        tag ─ HEAD ─▶ digest      one look for all questions about the tag
+//!        digest ─ signatures ─▶ policy met?   one look for all questions about the digest
+//!      └─▶ cache
+//! ```
+//!
+//! A look goes on when nobody waits for it any more. So a slow registry delays the first requests for an image, and a
+//! repeated request finds the answer.
+
+mod cache;
+mod looks;
+mod verifier;
+
+use std::sync::Arc;
+
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
+use reqwest::{Method, StatusCode};
+use tollgate_admission::images::{Failure, Refusal};
+use tollgate_config::Reference;
+
+use super::manifest::is_digest;
+use super::session::{DOCKER_CONTENT_DIGEST, Session};
+use super::signature::{Assessment, Readied};
+use super::{MAX_MANIFEST_BYTES, Registry, RegistryError, describe};
+
+pub use verifier::{BoundImages, Images};
+
+/// Receives what happens about images.
+pub trait ImageObserver: Send + Sync + std::fmt::Debug {
+    /// A registry was asked about a tag or a digest. `result` is a word such as `verified`.
+    fn looked(&self, result: &'static str);
+    /// A registry has not answered, and an earlier verification counts.
+    fn fell_back(&self);
+    /// A request is about to be sent.
+    fn requested(&self);
+}
+
+/// What a look at the signatures of a digest has found.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    /// The policy is met. These have signed.
+    Met(Vec<Box<str>>),
+    /// The policy is not met.
+    Refused(Failure),
+}
+
+/// The manifests of images: those of OCI and of Docker, and the lists of both. A node asks for the same.
+const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
+     application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
+
+// === impl Registry ===
+
+impl Registry {
+    /// Returns the digest that a tag has. None if the registry has no such tag.
+    pub(crate) async fn image_digest(
+        &self,
+        image: &Reference,
+    ) -> Result<Option<String>, RegistryError> {
+        let mut session = self.session(image)?;
+        match session.image_digest().await {
+            Ok(digest) => Ok(Some(digest)),
+            Err(RegistryError::Status {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finds out whether the signatures of a digest meet a policy. `image` has the digest.
+    pub(crate) async fn judge_image(
+        &self,
+        image: &Reference,
+        digest: &str,
+        policy: &Readied,
+    ) -> Result<Judged, RegistryError> {
+        let mut session = self.session(image)?;
+        let trusted = policy.of(image);
+        let manifest = match policy.policy().minimum_version {
+            // Only the version is in the manifest.
+            None => Vec::new(),
+            Some(_) => {
+                let (found, manifest) = session.image_manifest(digest).await?;
+                describe::expect_digest(image, &found)?;
+                manifest
+            }
+        };
+        let mut assessment = Assessment::new(&trusted, digest, &manifest);
+        let hold = self.hold();
+        self.collect(&mut session, &trusted, &mut assessment, Some(&hold))
+            .await?;
+        if assessment.is_met() {
+            return Ok(Judged::Met(assessment.signer_names()));
+        }
+        let reason = match assessment.refusal() {
+            RegistryError::Unsigned { missing, found, .. } => format!("{missing}; found {found}"),
+            other => other.to_string(),
+        };
+        let refusal = Refusal::new(digest, &reason);
+        Ok(Judged::Refused(match assessment.is_empty() {
+            true => Failure::Unsigned(refusal),
+            false => Failure::Untrusted(refusal),
+        }))
+    }
+}
+
+// === impl Session ===
+
+impl Session<'_> {
+    /// The digest of the image, from a header of the registry, or else of its manifest. Registries limit how often
+    /// manifests are pulled, and do not count a HEAD. A registry that names a wrong digest gains nothing: signatures are
+    /// for a digest.
+    async fn image_digest(&mut self) -> Result<String, RegistryError> {
+        let path = self.path("manifests", self.name());
+        let response = self.ask(Method::HEAD, &path, accept(), None).await?;
+        let digest = response.headers().get(DOCKER_CONTENT_DIGEST);
+        let digest = digest
+            .and_then(|value| value.to_str().ok())
+            .filter(|text| is_digest(text));
+        match digest {
+            Some(digest) => Ok(digest.to_owned()),
+            None => Ok(self.image_manifest(self.name()).await?.0),
+        }
+    }
+
+    /// The manifest of an image, with the digest of the bytes that arrived.
+    async fn image_manifest(&mut self, name: &str) -> Result<(String, Vec<u8>), RegistryError> {
+        let path = self.path("manifests", name);
+        let response = self.ask(Method::GET, &path, accept(), None).await?;
+        let too_large = || RegistryError::TooLarge {
+            what: "the manifest",
+            limit_bytes: MAX_MANIFEST_BYTES,
+            setting: "the limit of the distribution specification",
+        };
+        let bytes = self.body(response, MAX_MANIFEST_BYTES, too_large).await?;
+        Ok((super::cache::digest_of(&bytes), bytes))
+    }
+}
+
+fn accept() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static(MANIFESTS));
+    headers
+}
+
+/// Passes the requests of a client on to the observer.
+struct Requests(Arc<dyn ImageObserver>);
+
+impl super::Progress for Requests {
+    fn requested(&self) {
+        self.0.requested();
+    }
+
+    fn pulling(&self, _total_bytes: u64) {}
+
+    fn pushing(&self, _total_bytes: u64) {}
+
+    fn received(&self, _bytes: u64) {}
+
+    fn done(&self) {}
+}

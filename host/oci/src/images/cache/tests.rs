@@ -1,0 +1,178 @@
+use tollgate_admission::images::Refusal;
+
+use super::*;
+
+const TIMES: Lifetimes = Lifetimes {
+    verified: Duration::from_secs(3600),
+    refused: Duration::from_secs(30),
+    resolved: Duration::from_secs(10),
+    last_known_good: Duration::from_secs(7200),
+};
+
+fn subject(image: &str) -> Subject {
+    Subject::new(&Reference::of_image(image).unwrap(), [7; 32])
+}
+
+fn digest(byte: char) -> Arc<str> {
+    Arc::from(format!("sha256:{}", byte.to_string().repeat(64)))
+}
+
+fn refusal() -> Failure {
+    Failure::Unsigned(Refusal::new(&digest('a'), "none"))
+}
+
+/// A cache that knows a verified tag, and the time.
+fn known() -> (Cache, Subject, Instant) {
+    let (mut cache, subject, now) = (Cache::new(), subject("a.example/app:1"), Instant::now());
+    let tag = subject.tag.expect("it has a tag");
+    cache.resolved(tag, digest('a'), now);
+    cache.verified(subject.of_digest(&digest('a')), vec!["release".into()], now);
+    (cache, subject, now)
+}
+
+fn after(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn answers_count_for_their_lifetimes() {
+    let (mut cache, tagged, now) = known();
+    let pinned = subject(&format!("a.example/app@{}", digest('a')));
+    let answer = |cache: &Cache, subject: &Subject, seconds| {
+        cache.answer(subject, TIMES, now + after(seconds))
+    };
+    assert!(answer(&cache, &tagged, 9).is_some_and(|answer| answer.is_ok()));
+    // The tag may have moved, but the digest is still verified.
+    assert_eq!(answer(&cache, &tagged, 10), None);
+    assert!(
+        answer(&cache, &pinned, 3599)
+            .is_some_and(|answer| answer.is_ok_and(|good| !good.last_known_good))
+    );
+    assert_eq!(answer(&cache, &pinned, 3600), None);
+    cache.refused(pinned.of_digest(&digest('a')), refusal(), now);
+    assert_eq!(answer(&cache, &pinned, 29), Some(Err(refusal())));
+    assert_eq!(answer(&cache, &pinned, 30), None);
+}
+
+#[test]
+fn answer_is_for_one_repository_and_one_policy() {
+    let (cache, _, now) = known();
+    let at = |image: &str, policy| {
+        let image = Reference::of_image(&format!("{image}@{}", digest('a'))).unwrap();
+        cache.answer(&Subject::new(&image, policy), TIMES, now)
+    };
+    assert!(at("a.example/app", [7; 32]).is_some());
+    assert_eq!(at("a.example/app", [8; 32]), None);
+    assert_eq!(at("a.example/other", [7; 32]), None);
+    assert_eq!(at("b.example/app", [7; 32]), None);
+}
+
+#[test]
+fn verified_digest_counts_when_its_registry_is_away() {
+    let (mut cache, tagged, now) = known();
+    let later = now + after(7000);
+    assert_eq!(cache.answer(&tagged, TIMES, later), None);
+    cache.away(tagged.tag.unwrap(), "connection refused", later);
+    let good = cache.answer(&tagged, TIMES, later).unwrap().unwrap();
+    assert!(good.last_known_good && good.digest == digest('a'));
+    // After a pause, the registry is asked again.
+    assert_eq!(cache.answer(&tagged, TIMES, later + PAUSE), None);
+    let too_late = now + after(7200);
+    cache.away(tagged.tag.unwrap(), "connection refused", too_late);
+    let answer = cache.answer(&tagged, TIMES, too_late);
+    assert_eq!(
+        answer,
+        Some(Err(Failure::unavailable("connection refused")))
+    );
+}
+
+#[test]
+fn another_digest_has_no_last_known_good() {
+    let (mut cache, _, now) = known();
+    let other = subject(&format!("a.example/app@{}", digest('b')));
+    cache.away(other.of_digest(&digest('b')), "away", now);
+    assert_eq!(
+        cache.answer(&other, TIMES, now),
+        Some(Err(Failure::unavailable("away")))
+    );
+    // A tag that leads to another digest by now counts as that.
+    let moved = subject("a.example/app:1");
+    cache.resolved(moved.tag.unwrap(), digest('b'), now);
+    let answer = cache.last_known_good(&moved, TIMES, "away", now);
+    assert_eq!(answer, Err(Failure::unavailable("away")));
+}
+
+#[test]
+fn refusal_ends_the_last_known_good() {
+    let (mut cache, tagged, now) = known();
+    let key = tagged.of_digest(&digest('a'));
+    cache.refused(key, refusal(), now);
+    let later = now + after(60);
+    cache.away(key, "away", later);
+    let answer = cache.last_known_good(&tagged, TIMES, "away", later);
+    assert_eq!(answer, Err(Failure::unavailable("away")));
+}
+
+#[test]
+fn no_last_known_good_counts_for_no_time() {
+    let (cache, tagged, now) = known();
+    let never = Lifetimes {
+        last_known_good: Duration::ZERO,
+        ..TIMES
+    };
+    let answer = cache.last_known_good(&tagged, never, "away", now);
+    assert_eq!(answer, Err(Failure::unavailable("away")));
+}
+
+#[test]
+fn missing_tag_is_remembered_shortly() {
+    let (mut cache, tagged, now) = known();
+    let missing = Failure::not_found("no such tag");
+    cache.refused(tagged.tag.unwrap(), missing.clone(), now);
+    assert_eq!(cache.answer(&tagged, TIMES, now), Some(Err(missing)));
+    assert_eq!(cache.answer(&tagged, TIMES, now + after(30)), None);
+}
+
+#[test]
+fn many_images_take_bounded_room_and_displace_no_signed_one() {
+    let (mut cache, tagged, now) = known();
+    for index in 0..3 * MOST {
+        let other = subject(&format!("a.example/app-{index}:1"));
+        cache.refused(other.of_digest(&digest('c')), refusal(), now);
+        cache.away(other.tag.unwrap(), "away", now);
+    }
+    assert_eq!(
+        (cache.refused.entries.len(), cache.away.entries.len()),
+        (MOST, MOST)
+    );
+    assert!(cache.refused.order.len() <= 2 * MOST && cache.refused.bytes <= MOST_BYTES);
+    assert!(
+        cache
+            .answer(&tagged, TIMES, now)
+            .is_some_and(|answer| answer.is_ok())
+    );
+    for index in 0..2 * MOST {
+        cache.verified(
+            Key::of(&[&index.to_le_bytes()]),
+            vec!["release".into()],
+            now,
+        );
+    }
+    assert_eq!(cache.verified.entries.len(), MOST);
+}
+
+#[test]
+fn long_refusals_take_bounded_room() {
+    let (mut cache, now) = (Cache::new(), Instant::now());
+    let long = Failure::Untrusted(Refusal::new(&digest('a'), &"a".repeat(1024)));
+    for index in 0..MOST {
+        cache.refused(Key::of(&[&index.to_le_bytes()]), long.clone(), now);
+    }
+    assert!(cache.refused.bytes <= MOST_BYTES, "{}", cache.refused.bytes);
+    // The same key again takes no more room.
+    let key = Key::of(&[b"one"]);
+    for _ in 0..5 * MOST {
+        cache.refused(key, refusal(), now);
+    }
+    assert!(cache.refused.order.len() <= 2 * MOST);
+}
