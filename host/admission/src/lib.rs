@@ -4,6 +4,7 @@
 //! - [`Call`] and [`Reply`] are what the server and a [`Gate`] exchange.
 //! - [`Denial`] is a plugin's denial in its own words, and [`Cost`] what a call took.
 //! - [`access`] is what a user may do, and who knows.
+//! - [`images`] is whether container images are signed as a policy requires, and who verifies them.
 //! - [`namespaces`] is the Namespace of a request, and where it is looked up.
 //! - [`canary`] are requests that show that a webhook is called.
 //! - [`tokens`] are tokens of the cluster, and who verifies them.
@@ -16,6 +17,7 @@ mod call;
 pub mod canary;
 mod chain;
 mod cost;
+pub mod images;
 mod instance;
 pub mod namespaces;
 pub mod review;

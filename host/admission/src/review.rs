@@ -3,3 +3,4 @@
 pub mod decode;
 pub mod head;
 pub mod request;
+pub mod template;

@@ -43,6 +43,10 @@ pub enum Mismatch {
     NamespaceLabels,
     /// One of `matchConditions` is false: its index in the list.
     Condition(usize),
+    /// The plugin gets pod templates, and a controller made this workload from a template that the plugin gets there.
+    MadeByController,
+    /// The plugin gets pod templates, and the request does not change the workload's template.
+    SameTemplate,
 }
 
 /// Whether a plugin matches a request, before exceptions are considered.
@@ -82,6 +86,12 @@ impl Mismatch {
             Self::Labels => "a rule matches, but its `objectSelector` does not",
             Self::NamespaceLabels => {
                 "a rule matches, but its `namespaceSelector` does not select this namespace"
+            }
+            Self::MadeByController => {
+                "podTemplates is on, but a controller made this object from a template of its own"
+            }
+            Self::SameTemplate => {
+                "podTemplates is on, but the request does not change the pod template"
             }
             Self::Condition(index) => {
                 let condition = matching.and_then(|matching| matching.conditions.get(index));
@@ -230,6 +240,8 @@ impl Exception {
     /// Whether the exception covers this request, regardless of the time.
     #[must_use]
     pub fn covers(&self, request: &AdmissionRequest) -> bool {
+        // The Pod of a template has no name. The exception means the workload.
+        let request = request.received();
         let holds = |list: &[Box<str>], name: Option<&str>| {
             list.is_empty() || name.is_some_and(|name| list.iter().any(|one| **one == *name))
         };

@@ -7,6 +7,7 @@
 //!
 //! Patterns are split here once, so that matching allocates nothing.
 
+mod templates;
 mod validate;
 
 use std::fmt;
@@ -22,8 +23,11 @@ use validate::{Item, Items};
 /// The requests that a plugin is called for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Rules, at least one of which must match. The list is never empty.
+    /// Rules, at least one of which must match. The list is never empty. With `pod_templates`, the last ones are those
+    /// for workloads.
     pub rules: Vec<Rule>,
+    /// Whether the plugin gets the pod templates of workloads, as Pods.
+    pub pod_templates: bool,
     /// Namespaces of the objects that the plugin is called for. Empty means all namespaces.
     pub namespaces: Vec<Box<str>>,
     /// Namespaces whose objects are excluded.
@@ -145,6 +149,7 @@ impl Match {
         let rules = rules.iter().enumerate().map(read).collect();
         let matching = Self {
             rules,
+            pod_templates: false,
             namespaces: Vec::new(),
             exclude_namespaces: Vec::new(),
             exclude_users: Vec::new(),
@@ -190,8 +195,8 @@ impl Match {
             }
             Some(nodes)
         });
+        let nodes = nodes.unwrap_or_default();
         let rules = nodes
-            .unwrap_or_default()
             .iter()
             .filter_map(|rule| Rule::read(rule, problems))
             .collect();
@@ -227,9 +232,9 @@ impl Match {
         let conditions = fields
             .optional("matchConditions")
             .map(|node| read_conditions(&node, problems));
-        fields.finish();
-        Some(Self {
+        let mut matching = Self {
             rules,
+            pod_templates: false,
             namespaces,
             exclude_namespaces,
             exclude_users: exclude_users.unwrap_or_default(),
@@ -237,7 +242,10 @@ impl Match {
             namespace_selector: namespace_selector.unwrap_or_default(),
             object_selector: object_selector.unwrap_or_default(),
             conditions: conditions.unwrap_or_default(),
-        })
+        };
+        matching.read_templates(&mut fields, nodes.len());
+        fields.finish();
+        Some(matching)
     }
 }
 

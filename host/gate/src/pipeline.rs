@@ -21,6 +21,7 @@ pub mod passed_over;
 mod record;
 pub mod respond;
 mod rollout;
+mod template;
 mod turn;
 mod unserved;
 mod validate;

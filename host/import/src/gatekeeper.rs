@@ -43,7 +43,7 @@ struct Code {
 const OTHERS: [(&str, &str); 4] = [
     (
         "expansion.gatekeeper.sh",
-        "expansion of workloads into Pods is not available",
+        "expansion is not translated; write `match.podTemplates: true` in the entries of constraints for Pods",
     ),
     (
         "externaldata.gatekeeper.sh",

@@ -70,11 +70,11 @@ const OTHERS: [(&str, &str); 5] = [
     ),
 ];
 const OLD: &str = "is no CEL; convert it into a ValidatingPolicy or MutatingPolicy first, as Kyverno itself asks for";
-const AUTOGEN: &str = "Kyverno also applies it to the templates of Deployments, Jobs and other controllers of Pods; the \
-    plugin sees Pods alone";
+const AUTOGEN: &str = "Kyverno also applies it to the templates of Deployments, Jobs and other controllers of Pods; \
+    the plugin sees Pods alone until the entry has `match.podTemplates: true`";
 /// Versions of Kyverno differ in what they do about a policy with several rules.
 const AUTOGEN_OF_SEVERAL: &str = "some versions of Kyverno also apply this rule to the templates of Deployments, Jobs and \
-    other controllers of Pods; the plugin sees Pods alone";
+    other controllers of Pods; the plugin sees Pods alone until the entry has `match.podTemplates: true`";
 /// The resources of Pods.
 const PODS: [&str; 2] = ["pods", "pods/ephemeralcontainers"];
 

@@ -257,7 +257,7 @@ impl Registration {
                     .and(webhook::shared_namespace_selector(plugins)),
             },
             object_selector: match plugins {
-                [plugin] if tenant.is_none() => {
+                [plugin] if tenant.is_none() && !plugin.matching.pod_templates => {
                     LabelSelector::of_objects(&plugin.matching.object_selector)
                 }
                 _ => None,
@@ -300,7 +300,9 @@ impl Registration {
         let [plugin] = plugins else {
             return conditions;
         };
-        if plugin.namespace().is_some() {
+        // The conditions of a plugin that gets pod templates are about Pods. kube-apiserver would evaluate them with the
+        // workload.
+        if plugin.namespace().is_some() || plugin.matching.pod_templates {
             return conditions;
         }
         let own = plugin.matching.conditions.iter();

@@ -7,6 +7,7 @@ use tollgate_config::{Config, PluginConfig};
 
 use super::*;
 
+mod templates;
 mod tenants;
 
 fn config(plugins: &str) -> Config {

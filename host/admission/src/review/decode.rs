@@ -181,6 +181,7 @@ pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeE
         memory: Account::unlimited(),
         looked_up: LookedUp::default(),
         observed: Observed::default(),
+        template: None,
     })
 }
 

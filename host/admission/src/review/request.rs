@@ -1,9 +1,11 @@
 //! The decoded AdmissionRequest, for matching and for plugins.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tollgate_json::document::{Account, Json};
 
+use super::template::Template;
 use crate::namespaces::LookedUp;
 use crate::trace::Observed;
 
@@ -75,6 +77,8 @@ pub struct AdmissionRequest {
     pub looked_up: LookedUp,
     /// The observer of the calls of plugins.
     pub observed: Observed,
+    /// The workload whose pod template this request would create. None for a request of kube-apiserver.
+    pub template: Option<Arc<Template>>,
 }
 
 // === impl Operation ===

@@ -34,6 +34,7 @@ fn request(group: &str, version: &str, resource: &str) -> AdmissionRequest {
         memory: tollgate_json::document::Account::unlimited(),
         looked_up: tollgate_admission::namespaces::LookedUp::default(),
         observed: tollgate_admission::trace::Observed::default(),
+        template: None,
     }
 }
 

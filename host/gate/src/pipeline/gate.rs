@@ -570,7 +570,7 @@ impl Gate for Pipeline {
     fn readiness(&self) -> Readiness {
         let plugins = self.plugins.load();
         let detail = plugins
-            .iter()
+            .promoted()
             .filter_map(|plugin| match &plugin.state {
                 PluginState::Failed { reason } => Some(format!(
                     "plugin {} is not loaded: {reason}",

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_config::PluginConfig;
 use tollgate_json::document::Json;
 
 use tollgate_admission::text::{Limit, one_line};
@@ -51,11 +52,23 @@ pub(super) use log_request;
 /// Longest name in a log record. Names come from the sender of the review, and may be as long as the body.
 const LONGEST_NAME: Limit = Limit::Bytes(256);
 
+/// The name of a plugin in a record about a request. A plugin of a namespace is called for requests of that namespace
+/// alone, so its whole name would name the namespace of the request.
+pub(super) fn logged(config: &PluginConfig) -> &str {
+    if config.log_identities {
+        config.name.as_str()
+    } else {
+        config.name.without_namespace()
+    }
+}
+
 // === impl Identity ===
 
 impl<'r> Identity<'r> {
-    /// Takes the identity from a request. Without `with_names`, it has no names.
+    /// Takes the identity from a request, for a derived request from the one that kube-apiserver sent. Without
+    /// `with_names`, it has no names.
     pub(super) fn of(request: &'r AdmissionRequest, with_names: bool) -> Self {
+        let request = request.received();
         let short = |text: &str| one_line(text, LONGEST_NAME);
         let named = |text: Option<&str>| {
             let text = text.filter(|text| with_names && !text.is_empty());
@@ -84,5 +97,25 @@ impl<'r> Identity<'r> {
             generate_name: named(generate_name),
             user: named(Some(request.username())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tollgate_config::{PluginName, Source};
+
+    use super::*;
+
+    #[test]
+    fn namespace_in_the_name_of_a_plugin_is_left_out_with_the_identities() {
+        let name = PluginName::of_tenant("team-a", "guard").expect("a name");
+        let mut config = PluginConfig::new(name, Source::File(PathBuf::from("/guard.wasm")));
+        assert_eq!(logged(&config), "team-a/guard");
+        config.log_identities = false;
+        assert_eq!(logged(&config), "guard");
+        config.name = PluginName::parse("labels").expect("a name");
+        assert_eq!(logged(&config), "labels");
     }
 }

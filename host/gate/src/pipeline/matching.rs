@@ -64,6 +64,14 @@ impl Plugin {
         self.standing_after(decided, request)
     }
 
+    /// Whether the plugin gets the pod templates of workloads, as Pods.
+    pub(crate) fn gets_templates(&self, phase: Phase) -> bool {
+        match self.request_filter(phase) {
+            RequestFilter::Matching(matching) => matching.pod_templates,
+            RequestFilter::Nothing | RequestFilter::Everything => false,
+        }
+    }
+
     /// Whether a review to this path runs the plugin. `only` is the plugin that the path names. A plugin of a namespace
     /// has a separate path and webhook, so that its rules do not affect the rest of the cluster.
     pub(crate) fn is_asked_by(&self, only: Option<&str>) -> bool {

@@ -1,6 +1,7 @@
 //! Calls the mutators one after another on the changing object, and then reinvokes those that ask for it.
 
 mod reinvoke;
+mod workload;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,6 +26,7 @@ use super::compare::Comparison;
 use super::outcome::{Ended, Report};
 use super::passed_over::{PassedOver, Reason};
 use super::rollout::{AfterChain, follow_mutators, kind, outcome};
+use super::template::Templates;
 use super::turn::{Answered, Beginning, Called, Turn, is_final};
 use crate::plugin::{Answering, FollowUp, Outcome, Plugin, PluginSet};
 use crate::shadow::Verdict;
@@ -53,7 +55,7 @@ struct Round<'r> {
     engine: &'r Engine,
     metrics: &'r Metrics,
     plugins: &'r PluginSet,
-    request: &'r Arc<AdmissionRequest>,
+    templates: &'r Templates<'r>,
     deadline: Instant,
     max_depth: u32,
 }
@@ -161,11 +163,12 @@ pub(super) async fn mutate(
         memory: Vec::new(),
         keeps_versions: false,
     };
+    let templates = Templates::of(request);
     let round = Round {
         engine,
         metrics,
         plugins,
-        request,
+        templates: &templates,
         deadline,
         max_depth,
     };
@@ -185,8 +188,9 @@ pub(super) async fn mutate(
             plugin,
             phase: Phase::Mutate,
         };
-        let beginning = turn.begin(engine, request, chain.current.as_ref(), deadline);
-        match beginning.await {
+        let object = chain.current.as_ref();
+        let (beginning, pod) = templates.begin(&turn, engine, object, deadline).await;
+        match beginning {
             Beginning::Call => {}
             Beginning::NotCalled(mismatch) => {
                 passed_over.extend(PassedOver::by_match(index, mismatch));
@@ -201,12 +205,11 @@ pub(super) async fn mutate(
                 continue;
             }
         }
-        let subject = Subject {
-            request: request.clone(),
-            object: chain.current.clone(),
-        };
+        let pod = pod.as_deref();
+        let subject = chain.subject(pod);
         let shadow = answering.shadow(plugins);
         chain.keeps_versions |= plugin.config.mode == Mode::Audit || shadow.is_some();
+        chain.keeps_versions |= pod.is_some();
         if plugin.config.mode == Mode::Audit {
             audits.push(Audit {
                 plugin: plugin.clone(),
@@ -233,7 +236,7 @@ pub(super) async fn mutate(
             }
             Err(overload) => return Err(MutateError::Overload(overload)),
         };
-        let evaluated = chain.evaluate(&turn, answered, max_depth);
+        let evaluated = chain.evaluate(&turn, answered, pod, max_depth);
         comparisons.extend(shadowed.map(|(shadow, subject)| Comparison {
             shadow,
             phase: Phase::Mutate,
@@ -241,13 +244,15 @@ pub(super) async fn mutate(
             live_fuel: evaluated.called.fuel,
             subject,
         }));
+        let current = chain.current.as_ref();
+        let evaluated = evaluated.into_workload(pod, current, max_depth);
         let Rolled {
             turn,
             evaluated,
             why,
         } = match (answering.rollout, &input) {
             (Some(_), Some(input)) => {
-                let following = round.fall_back(&chain, answering, evaluated, input.clone());
+                let following = round.fall_back(&chain, answering, evaluated, input.clone(), pod);
                 // Boxed, because few plugins have a rollout.
                 Box::pin(following).await?
             }
@@ -259,7 +264,7 @@ pub(super) async fn mutate(
         };
         let (ended, plugin) = (evaluated.outcome(), turn.plugin);
         let has_new_answer = why.as_ref().is_none_or(|(_, answers_new)| *answers_new);
-        let mut report = chain.take(&turn, index, plugins, metrics, evaluated);
+        let mut report = chain.take(&turn, index, plugins, metrics, evaluated, pod);
         report.rollout = why.map(|(text, _)| text);
         if let (Some(rollout), Some(subject)) = (answering.rollout, input)
             && has_new_answer
@@ -316,6 +321,7 @@ impl<'r> Round<'r> {
         answering: Answering<'r>,
         evaluated: Evaluated,
         subject: Subject,
+        pod: Option<&Subject>,
     ) -> Result<Rolled<'r>, MutateError> {
         let phase = Phase::Mutate;
         let turn = Turn {
@@ -340,7 +346,7 @@ impl<'r> Round<'r> {
         }
         rollout.faulted();
         // Counts and logs the fault.
-        let fault = turn.report(self.request, evaluated.called, evaluated.ended);
+        let fault = turn.report(&subject.request, evaluated.called, evaluated.ended);
         let why = rollout.why_old(kind(&fault.ended));
         let turn = Turn {
             plugin: rollout.old,
@@ -349,7 +355,9 @@ impl<'r> Round<'r> {
         let answered = turn.call(self.engine, &subject, self.deadline).await;
         drop(subject);
         let answered = answered.map_err(MutateError::Overload)?;
-        let evaluated = chain.evaluate(&turn, answered, self.max_depth);
+        let evaluated = chain.evaluate(&turn, answered, pod, self.max_depth);
+        let current = chain.current.as_ref();
+        let evaluated = evaluated.into_workload(pod, current, self.max_depth);
         rollout.old_called(evaluated.called.cpu);
         Ok(Rolled {
             turn,
@@ -362,9 +370,23 @@ impl<'r> Round<'r> {
 // === impl Chain ===
 
 impl Chain {
-    /// Reads a plugin's answer, given the current object.
-    fn evaluate(&self, turn: &Turn<'_>, (answer, called): Answered, max_depth: u32) -> Evaluated {
-        let before = self.current.as_ref();
+    /// Returns the input of a call: the current object, or the Pod that its template would become.
+    fn subject(&self, pod: Option<&Subject>) -> Subject {
+        pod.cloned().unwrap_or_else(|| Subject {
+            request: self.request.clone(),
+            object: self.current.clone(),
+        })
+    }
+
+    /// Reads a plugin's answer, given the object that the plugin got.
+    fn evaluate(
+        &self,
+        turn: &Turn<'_>,
+        (answer, called): Answered,
+        pod: Option<&Subject>,
+        max_depth: u32,
+    ) -> Evaluated {
+        let before = pod.map_or(self.current.as_ref(), |pod| pod.object.as_ref());
         let config = &turn.plugin.config;
         let applied = evaluate(config, answer, before, called.secrecy, max_depth);
         Evaluated::new(applied, called, self.secrecy)
@@ -378,6 +400,7 @@ impl Chain {
         plugins: &PluginSet,
         metrics: &Metrics,
         evaluated: Evaluated,
+        pod: Option<&Subject>,
     ) -> Report {
         let Evaluated {
             ended,
@@ -385,6 +408,7 @@ impl Chain {
             called,
             known_secrecy,
         } = evaluated;
+        let request = pod.map_or_else(|| self.request.clone(), |pod| pod.request.clone());
         let counts = turn.plugin.config.mode == Mode::Enforce;
         let conflicts = match (&change, self.current.clone()) {
             (Some(change), Some(before)) if counts => self.conflicts(turn, index, &before, change),
@@ -400,9 +424,9 @@ impl Chain {
             .collect();
         if !conflicts.is_empty() && turn.plugin.config.conflicts == Conflicts::Deny {
             let what = refused(&conflicts);
-            return turn.report(&self.request, called, Err(Fault::Conflict { what }));
+            return turn.report(&request, called, Err(Fault::Conflict { what }));
         }
-        let mut report = turn.report(&self.request, called, ended);
+        let mut report = turn.report(&request, called, ended);
         let Some(change) = change.filter(|_| counts && self.current.is_some()) else {
             return report;
         };
@@ -549,6 +573,15 @@ fn depth_of(operation: &Operation) -> u32 {
         .saturating_add(below)
 }
 
+fn too_deep(depth: u32, max_depth: u32) -> Fault {
+    Fault::BadPatch {
+        what: format!(
+            "the patched object would be nested {depth} levels deep; at most {max_depth} are allowed \
+             (requests.maxDepth)"
+        ),
+    }
+}
+
 /// Builds the fault text for a mutator with `conflicts: deny`. It names the first places.
 fn refused(conflicts: &[(String, PluginName)]) -> String {
     const MOST: usize = 5;
@@ -681,10 +714,7 @@ fn change(
     }
     let depth = operations.iter().map(depth_of).max().unwrap_or_default();
     if depth > max_depth {
-        return Err(bad(format!(
-            "the patched object would be nested {depth} levels deep; at most {max_depth} are allowed \
-             (requests.maxDepth)"
-        )));
+        return Err(too_deep(depth, max_depth));
     }
     check(before, &after, &operations, form).map_err(|error| {
         if error.is_lossy() {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tollgate_admission::review::template::Workload;
 pub use tollgate_admission::{Cost, Denial};
 use tollgate_config::{FailurePolicy, Mode, PluginConfig, PluginName};
 use tollgate_json::patch::Operation;
@@ -40,6 +41,8 @@ pub struct Report {
     pub digest: Option<Arc<str>>,
     /// The version of the plugin and the reason for it; `None` if nothing is rolled out.
     pub rollout: Option<Arc<str>>,
+    /// The kind of the workload whose pod template the plugin got; `None` if it got the object itself.
+    pub template: Option<&'static Workload>,
 }
 
 /// The end of a plugin's turn.
@@ -143,6 +146,7 @@ impl Report {
             cost: Cost::default(),
             digest,
             rollout: None,
+            template: None,
         }
     }
 

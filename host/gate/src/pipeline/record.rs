@@ -204,5 +204,6 @@ fn request(decision: &Decision) -> AdmissionRequest {
         memory: Account::unlimited(),
         looked_up: LookedUp::default(),
         observed: Observed::default(),
+        template: None,
     }
 }

@@ -15,7 +15,7 @@ use tollgate_engine::{
 use tollgate_json::document::Json;
 use tollgate_telemetry::metrics::Outcome;
 
-use super::identity::{Identity, log_request};
+use super::identity::{Identity, log_request, logged};
 use tollgate_config::matching::Mismatch;
 
 use super::matching::Standing;
@@ -242,6 +242,13 @@ impl Turn<'_> {
         ended: Result<Ended, Fault>,
     ) -> Report {
         let config = &self.plugin.config;
+        let template = request.template.as_deref();
+        let ended = match (ended, template) {
+            (Ok(Ended::Denied(denial)), Some(template)) => {
+                Ok(Ended::Denied(template.locate(denial)))
+            }
+            (ended, _) => ended,
+        };
         let outcome = match &ended {
             Ok(Ended::Allowed) => Outcome::Allowed,
             Ok(Ended::Unchanged) => Outcome::Unchanged,
@@ -268,6 +275,7 @@ impl Turn<'_> {
             warnings: called.warnings,
             annotations: called.annotations,
             cost,
+            template: template.map(|template| template.workload),
             ..Report::new(config, self.plugin.digest.clone(), ended)
         }
     }
@@ -284,7 +292,7 @@ impl Turn<'_> {
         log_request!(
             info,
             self.identity(request),
-            plugin = config.name.as_str(),
+            plugin = logged(config),
             phase = self.phase.name(),
             mode = config.mode.as_str(),
             reason = exception.reason(),
@@ -311,7 +319,7 @@ impl Turn<'_> {
         log_request!(
             info,
             self.identity(request),
-            plugin = self.plugin.config.name.as_str(),
+            plugin = logged(&self.plugin.config),
             phase = self.phase.name(),
             mode = self.plugin.config.mode.as_str(),
             code = denial.code.filter(|code| (400..500).contains(code)),
@@ -327,7 +335,7 @@ impl Turn<'_> {
         log_request!(
             warn,
             self.identity(request),
-            plugin = config.name.as_str(),
+            plugin = logged(config),
             phase = self.phase.name(),
             mode = config.mode.as_str(),
             failure_policy = config.failure_policy.as_str(),
@@ -344,7 +352,7 @@ impl Turn<'_> {
 
 impl Called {
     /// For a plugin that did not run.
-    fn nothing(request: &AdmissionRequest) -> Self {
+    pub(super) fn nothing(request: &AdmissionRequest) -> Self {
         Self {
             warnings: Vec::new(),
             annotations: Vec::new(),

@@ -25,6 +25,7 @@ use super::compare::Comparison;
 use super::outcome::{Ended, Report};
 use super::passed_over::{PassedOver, Reason};
 use super::rollout::{Followed, follow_validator};
+use super::template::{Shown, Templates};
 use super::turn::{Beginning, Turn};
 use crate::plugin::{Answering, Plugin, PluginSet};
 use crate::shadow::Verdict;
@@ -88,6 +89,7 @@ pub(super) async fn validate(
         request: request.clone(),
         object: request.object.clone(),
     };
+    let templates = Templates::of(request);
     let first_turns = FirstTurns::ahead();
     let round = Round {
         engine,
@@ -113,8 +115,17 @@ pub(super) async fn validate(
             plugin,
             phase: Phase::Validate,
         };
-        let later = match turn.begin_inline(engine, request, request.object.as_ref()) {
+        let Shown { pod, settled } = templates.show(&turn, request.object.as_ref());
+        let begun = match settled {
+            Some(settled) => Ok(settled),
+            None => {
+                let subject = pod.as_deref().unwrap_or(&subject);
+                turn.begin_inline(engine, &subject.request, subject.object.as_ref())
+            }
+        };
+        let later = match begun {
             Ok(Beginning::Call) if plugin.config.mode == Mode::Audit => {
+                let round = round.about(pod.as_deref());
                 validated.audits.push(round.audit(answering));
                 continue;
             }
@@ -136,6 +147,7 @@ pub(super) async fn validate(
             Err(later) => Some(later),
         };
         let call = async move {
+            let round = round.about(pod.as_deref());
             if let Some(later) = later {
                 let request = &round.subject.request;
                 let object = round.subject.object.as_ref();
@@ -221,7 +233,18 @@ impl Validated {
 
 // === impl Round ===
 
-impl Round<'_> {
+impl<'r> Round<'r> {
+    /// Returns the inputs of the call of a plugin that gets a pod template. Without a Pod, the plugin gets the object.
+    fn about<'p>(self, pod: Option<&'p Subject>) -> Round<'p>
+    where
+        'r: 'p,
+    {
+        Round {
+            subject: pod.unwrap_or(self.subject),
+            ..self
+        }
+    }
+
     fn audit(&self, answering: Answering<'_>) -> Audit {
         Audit {
             plugin: answering.plugin.clone(),
@@ -326,6 +349,10 @@ pub(super) async fn run(
         plugin.metrics.existing_violation();
     }
     let verdict = Verdict::new(&ended, None, called.secrecy);
+    let existing = match &request.template {
+        Some(template) => existing.map(|denial| template.locate(denial)),
+        None => existing,
+    };
     let report = Report {
         existing,
         ..turn.report(request, called, ended)

@@ -16,8 +16,9 @@ use tollgate_admission::text::{Limit, one_line};
 use tollgate_config::FailurePolicy;
 use tollgate_engine::{Fault, Subject};
 
+use super::workload::into_workload;
 use super::{Applied, Chain, MutateError, Round, evaluate};
-use crate::pipeline::identity::log_request;
+use crate::pipeline::identity::{log_request, logged};
 use crate::pipeline::outcome::{Ended, Report};
 use crate::pipeline::turn::{Answered, Beginning, Turn};
 use crate::plugin::Plugin;
@@ -76,7 +77,8 @@ pub(super) async fn reinvoke(
         }
         let plugin = seat.plugin.clone();
         let turn = turn(&plugin);
-        match begin(round, &turn, chain).await {
+        let (beginning, pod) = begin(round, &turn, chain).await;
+        match beginning {
             Beginning::Call => {}
             Beginning::NotCalled(_) => continue,
             Beginning::Report(report) => {
@@ -87,10 +89,13 @@ pub(super) async fn reinvoke(
             }
         }
         turn.plugin.metrics.reinvocation();
-        let answered = call(round, &turn, chain).await?;
+        let pod = pod.as_deref();
+        let answered = call(round, &turn, chain, pod).await?;
         let (plugins, metrics) = (round.plugins, round.metrics);
-        let evaluated = chain.evaluate(&turn, answered, round.max_depth);
-        let report = chain.take(&turn, seat.index, plugins, metrics, evaluated);
+        let evaluated = chain.evaluate(&turn, answered, pod, round.max_depth);
+        let current = chain.current.as_ref();
+        let evaluated = evaluated.into_workload(pod, current, round.max_depth);
+        let report = chain.take(&turn, seat.index, plugins, metrics, evaluated, pod);
         seat.second_call = if report.changed.is_empty() {
             SecondCall::Unchanged
         } else {
@@ -133,24 +138,29 @@ async fn verify(
     report: &mut Report,
 ) -> Result<bool, MutateError> {
     let turn = turn(&seat.plugin);
-    match begin(round, &turn, chain).await {
+    let (beginning, pod) = begin(round, &turn, chain).await;
+    match beginning {
         Beginning::Call => {}
         Beginning::NotCalled(_) => return Ok(false),
         Beginning::Report(last) => return Ok(refused(report, *last)),
     }
-    let (answer, called) = call(round, &turn, chain).await?;
+    let pod = pod.as_deref();
+    let request = pod.map_or(&chain.request, |pod| &pod.request);
+    let (answer, called) = call(round, &turn, chain, pod).await?;
     let config = &turn.plugin.config;
-    let before = chain.current.as_ref();
+    let current = chain.current.as_ref();
+    let before = pod.map_or(current, |pod| pod.object.as_ref());
     let applied = evaluate(config, answer, before, called.secrecy, round.max_depth);
     let secrecy = applied.secrecy(called.secrecy).max(chain.secrecy);
     let Applied { ended, change, .. } = applied;
+    let (ended, change) = into_workload((ended, change), pod, current, round.max_depth);
     let Some(change) = change else {
         let ended = if secrecy.withholds() {
             ended.map_err(Fault::without_plugins_words)
         } else {
             ended
         };
-        return Ok(refused(report, turn.report(&chain.request, called, ended)));
+        return Ok(refused(report, turn.report(request, called, ended)));
     };
     report.unsettled = change
         .operations
@@ -163,16 +173,16 @@ async fn verify(
         log_request!(
             warn,
             turn.identity(&chain.request),
-            plugin = config.name.as_str(),
+            plugin = logged(config),
             phase = Phase::Mutate.name(),
             failure_policy = config.failure_policy.as_str(),
             "not converging: {what}"
         );
-        turn.report(&chain.request, called, Ok(Ended::Patched));
+        turn.report(request, called, Ok(Ended::Patched));
         return Ok(false);
     }
     report.ended = turn
-        .report(&chain.request, called, Err(Fault::NotConverging { what }))
+        .report(request, called, Err(Fault::NotConverging { what }))
         .ended;
     Ok(true)
 }
@@ -186,17 +196,25 @@ fn refused(report: &mut Report, last: Report) -> bool {
     refuses
 }
 
-async fn begin(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Beginning {
+async fn begin(
+    round: &Round<'_>,
+    turn: &Turn<'_>,
+    chain: &Chain,
+) -> (Beginning, Option<Arc<Subject>>) {
     let object = chain.current.as_ref();
-    turn.begin(round.engine, round.request, object, round.deadline)
+    let templates = round.templates;
+    templates
+        .begin(turn, round.engine, object, round.deadline)
         .await
 }
 
-async fn call(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Result<Answered, MutateError> {
-    let subject = Subject {
-        request: round.request.clone(),
-        object: chain.current.clone(),
-    };
+async fn call(
+    round: &Round<'_>,
+    turn: &Turn<'_>,
+    chain: &Chain,
+    pod: Option<&Subject>,
+) -> Result<Answered, MutateError> {
+    let subject = chain.subject(pod);
     turn.call(round.engine, &subject, round.deadline)
         .await
         .map_err(MutateError::Overload)

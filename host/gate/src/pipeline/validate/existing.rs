@@ -13,6 +13,9 @@
 //! about changes. For example, a rule that denies every change of `spec` outside working hours would then deny every
 //! object.
 //!
+//! The exception are pod templates. The plugin got the creation of a Pod, so the second call is the creation of the
+//! old template's Pod. No rule about changes can have denied it.
+//!
 //! **Rules about user or time.** A rule about who may change an object denies the old object as well, and so does a
 //! rule about the time. The host tells such rules apart from a rule about the object by what the plugin asked for
 //! ([`Grounds`]). A plugin cannot deny by something that it has not asked for. So `existingViolations: allow` excuses
@@ -81,7 +84,8 @@ impl<'r> Excusing<'r> {
     }
 
     fn with(setting: ExistingViolations, request: &'r Arc<AdmissionRequest>) -> Option<Self> {
-        if request.operation != Operation::Update {
+        // Of a workload's UPDATE, the plugin gets the creation of a Pod.
+        if request.received().operation != Operation::Update {
             return None;
         }
         let objects = Objects::of(request)?;
@@ -193,7 +197,10 @@ impl<'r> Objects<'r> {
         Some(Self {
             request,
             new: request.object.as_ref()?,
-            old: request.old_object.as_ref()?,
+            old: match &request.template {
+                Some(template) => template.old_pod.as_ref()?,
+                None => request.old_object.as_ref()?,
+            },
         })
     }
 
