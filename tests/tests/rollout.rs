@@ -1,6 +1,9 @@
 //! Rollouts: a new version of a plugin takes effect step by step, is promoted by its gates, and goes back by itself. The
 //! requests that arrive meanwhile do not fail.
 
+#[path = "rollout/unloaded.rs"]
+mod unloaded;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::{Server, Start, metric, until};
-use tollgate_tests::{binary, guests};
+use tollgate_tests::{binary, cli, guests};
 
 /// A namespace that belongs to the shares of the rollouts of `policy` from 28 % on, and one from 94 % on. A unit test of
 /// the configuration pins the hash.
@@ -165,19 +168,11 @@ async fn until_loaded(server: &Server) {
 }
 
 fn tollgate(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(binary::tollgate())
-        .args(arguments)
-        .args(["--admin", &format!("http://{}", server.admin_address())])
-        .output();
-    let output = output.unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    println!("tollgate {}:\n{said}", arguments.join(" "));
+    let mut command = cli::command(arguments);
+    let ran = cli::run(command.args(["--admin", &format!("http://{}", server.admin_address())]));
+    let said = ran.said();
     assert!(!said.contains("panicked"), "{said}");
-    (output.status.code(), said)
+    (ran.code, said)
 }
 
 fn edit(path: &Path, change: impl FnOnce(&mut Value)) {

@@ -4,6 +4,7 @@
 //! messages say which values are valid. The plugin alone knows the keys under `settings`.
 
 mod editor;
+mod images;
 mod rollout;
 
 use serde_json::{Map, Value, json};
@@ -199,6 +200,7 @@ fn plugin_schema() -> Value {
                 "serviceAccounts": { "description": "Whether the plugin may also ask about service accounts.", "type": "boolean" },
             },
         },
+        "images": images::images(),
         "allowRemovals": { "description": "Whether a whole object that the plugin returns may lack fields.", "type": "boolean" },
         "allowNamespaceExceptions": { "description": "Whether a PluginException of any namespace counts for the plugin, in that namespace. Needs tenancy.", "type": "boolean" },
         "shadow": {
@@ -283,7 +285,7 @@ fn tenant_schema() -> Value {
     spec["required"] = json!(["source", "match"]);
     let properties = &mut spec["properties"];
     if let Some(properties) = properties.as_object_mut() {
-        for key in ["signatures", "shadow", "allowNamespaceExceptions"] {
+        for key in ["signatures", "shadow", "allowNamespaceExceptions", "images"] {
             properties.remove(key);
         }
     }
@@ -417,6 +419,10 @@ fn matching() -> Value {
                         "scope": words("The scope of the objects.", &["*", "Cluster", "Namespaced"], None),
                     },
                 },
+            },
+            "podTemplates": {
+                "description": "Whether the plugin gets the pod templates of workloads, as Pods.",
+                "type": "boolean",
             },
             "namespaces": texts("The namespaces of the objects. Without it, all."),
             "excludeNamespaces": texts("Namespaces whose objects the plugin does not see."),

@@ -25,16 +25,16 @@
 //! | decides about rollouts, by the reports of all replicas | the leader | status of `ClusterAdmissionPlugin` |
 //! | registers the plugins, repairs foreign changes, deletes Leases of dead replicas and their entries in the status | the leader | `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` `NAME` |
 //! | creates a canary for each webhook, as a dry run | the leader | `Canary` |
-//! | removes both configurations when the installation goes | every replica | |
+//! | removes the configurations of the installation when it goes | every replica | |
 //!
-//! A rule is registered after every ready replica serves its plugin, and removed before the plugin goes.
+//! A rule is registered after every ready replica serves its plugin. The rule of a plugin that is no longer desired may
+//! outlive the plugin for a moment: the gate allows its reviews meanwhile.
 //!
 //! # Wiring
 //!
 //! ```text
 //! configuration, resources ─▶ desired ─┐             ┌─▶ certificate()   the server's TLS material
-//! the gate's serving set   ─▶ serving ─┴─ spawn ─────┼─▶ unregistered()  before a plugin leaves
-//!                                                    ├─▶ registered()    before this replica becomes ready
+//! the gate's serving set   ─▶ serving ─┴─ spawn ─────┼─▶ registered()    before this replica becomes ready
 //!                                                    ├─▶ prover()        the gate's answer to canaries
 //!                                                    ├─▶ report()        status and metrics
 //!                                                    └─▶ shutdown()      before the drain
@@ -43,7 +43,6 @@
 //! - `desired` is `None` until the desired plugins are known, and the registrar changes nothing meanwhile. A plugin
 //!   whose rules are not known yet belongs into [`Desired::pending`].
 //! - `serving` has what the gate publishes. Send it *after* the gate has swapped. `ready` follows `/readyz`.
-//! - Before the gate drops a plugin that is no longer desired, it awaits [`Handle::unregistered`].
 //! - A replica becomes ready when it serves every plugin of [`Handle::registered`]. Bound that wait: the leader may run an
 //!   older configuration.
 //! - [`Handle::shutdown`] comes first at SIGTERM: it withdraws the announcement and hands over the lead.
@@ -128,7 +127,7 @@ pub use self::{
     plugin::{Desired, Plugin, Serving},
     registrar::{Registered, Report, Standing},
     reports::{Written, write_reports, write_reports_in},
-    run::{Departure, Handle, spawn},
+    run::{Handle, spawn},
     source::Source,
     tables::ClusterTables,
     tokens::ClusterTokens,

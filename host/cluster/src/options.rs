@@ -69,11 +69,6 @@ pub struct Timing {
     pub replica_gone: Duration,
     /// Time between two looks at the Secret of the authority.
     pub authority: Duration,
-    /// Time for which a plugin must have had no live rule before it may leave: kube-apiserver learns of a change a
-    /// moment later.
-    pub unregistered: Duration,
-    /// Longest time for which a plugin waits to leave.
-    pub leave_limit: Duration,
     /// Time between two canaries of a webhook.
     pub canary: Duration,
 }
@@ -91,8 +86,6 @@ impl Default for Timing {
             announce: Duration::from_secs(10),
             replica_gone: Duration::from_secs(30),
             authority: Duration::from_secs(30),
-            unregistered: Duration::from_secs(2),
-            leave_limit: Duration::from_secs(30),
             canary: Duration::from_secs(60),
         }
     }

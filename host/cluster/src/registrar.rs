@@ -18,6 +18,7 @@ mod owner;
 mod plan;
 mod problem;
 mod record;
+mod removal;
 mod repair;
 mod standing;
 mod task;

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tollgate_admission::Endpoint;
 use tollgate_admission::canary::Prover;
@@ -51,15 +51,6 @@ pub struct Handle {
     orderly: JoinSet<()>,
     /// Tasks that are aborted.
     others: JoinSet<()>,
-}
-
-/// Whether a plugin may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departure {
-    /// kube-apiserver has no rule of the plugin any more.
-    Unregistered,
-    /// The wait reached its limit, and a rule may be left: no replica leads, or kube-apiserver is away.
-    TimedOut,
 }
 
 /// Starts the tasks of a replica for its installation.
@@ -246,31 +237,6 @@ fn random() -> u32 {
     u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// Waits until a plugin has had no rule for a while.
-async fn unregistered(
-    registered: &mut watch::Receiver<Registered>,
-    plugin: &str,
-    timing: Timing,
-) -> Departure {
-    let wait = async {
-        loop {
-            let gone = registered.wait_for(|registered| !registered.may_have(plugin));
-            if gone.await.is_err() {
-                return std::future::pending().await;
-            }
-            let back = registered.wait_for(|registered| registered.may_have(plugin));
-            if timeout(timing.unregistered, back).await.is_err() {
-                return;
-            }
-        }
-    };
-    let deadline = Instant::now() + timing.leave_limit;
-    match timeout_at(deadline, wait).await {
-        Ok(()) => Departure::Unregistered,
-        Err(_) => Departure::TimedOut,
-    }
-}
-
 // === impl Handle ===
 
 impl Handle {
@@ -338,17 +304,6 @@ impl Handle {
         }
     }
 
-    /// Waits until kube-apiserver has no rule of a plugin that is no longer desired, so that the plugin may leave. The
-    /// wait ends after [`Timing::leave_limit`] in any case. The future does not borrow the handle.
-    pub fn unregistered(
-        &self,
-        plugin: &str,
-    ) -> impl Future<Output = Departure> + Send + 'static + use<> {
-        let (mut registered, plugin, timing) =
-            (self.registered.clone(), plugin.to_owned(), self.timing);
-        async move { unregistered(&mut registered, &plugin, timing).await }
-    }
-
     /// Withdraws the announcement of this replica, hands over the lead, and ends all tasks. Takes five seconds at most.
     pub async fn shutdown(mut self) {
         self.registrar.shutdown().await;
@@ -360,56 +315,5 @@ impl Handle {
             );
         }
         self.others.shutdown().await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::sleep;
-
-    use super::*;
-
-    fn timing() -> Timing {
-        Timing {
-            unregistered: Duration::from_millis(60),
-            leave_limit: Duration::from_millis(400),
-            ..Timing::default()
-        }
-    }
-
-    fn names(names: &[&str]) -> Registered {
-        Registered(Some(names.iter().map(|&name| name.to_owned()).collect()))
-    }
-
-    #[tokio::test]
-    async fn plugin_leaves_when_its_rules_have_been_gone_for_a_while() {
-        let (sender, mut registered) = watch::channel(names(&["a", "b"]));
-        let begin = Instant::now();
-        let leave = tokio::spawn(async move { unregistered(&mut registered, "a", timing()).await });
-        sleep(Duration::from_millis(40)).await;
-        sender.send_replace(names(&["b"]));
-        sleep(Duration::from_millis(20)).await;
-        // The rules come back: the wait begins anew.
-        sender.send_replace(names(&["a"]));
-        sleep(Duration::from_millis(20)).await;
-        sender.send_replace(names(&[]));
-        assert_eq!(leave.await.expect("no panic"), Departure::Unregistered);
-        assert!(begin.elapsed() >= Duration::from_millis(140));
-    }
-
-    #[tokio::test]
-    async fn wait_ends_in_any_case() {
-        for registered in [Registered(None), names(&["a"])] {
-            let (_sender, mut registered) = watch::channel(registered);
-            assert_eq!(
-                unregistered(&mut registered, "a", timing()).await,
-                Departure::TimedOut
-            );
-        }
-        let (_sender, mut registered) = watch::channel(names(&["b"]));
-        assert_eq!(
-            unregistered(&mut registered, "a", timing()).await,
-            Departure::Unregistered
-        );
     }
 }

@@ -110,6 +110,10 @@ pub struct Called {
     /// The version of the plugin that was called, and the reason, if a version is rolled out.
     #[serde(default, with = "optional", skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Arc<str>>,
+    /// The place of the pod template that the plugin got as a Pod, such as `spec.template`. None if it got the object
+    /// itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<Box<str>>,
     /// Index of the first rule of the plugin that matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<usize>,
@@ -343,6 +347,7 @@ impl Called {
             mode: Cow::Borrowed(report.mode.as_str()),
             failure_policy: Cow::Borrowed(report.failure_policy.as_str()),
             rollout: report.rollout.clone(),
+            pod_template: report.template.map(|workload| workload.field().into()),
             rule,
             ended: Cow::Borrowed(report.ended.as_str()),
             excepted,
@@ -402,6 +407,7 @@ impl Called {
                 .sum::<usize>()
             + self.excepted.as_ref().map_or(0, String::len)
             + self.rollout.as_ref().map_or(0, |text| text.len())
+            + self.pod_template.as_ref().map_or(0, |text| text.len())
             + self.fault.as_ref().map_or(0, |_| size_of::<Fault>())
             + fault.map_or(0, String::len)
             + self

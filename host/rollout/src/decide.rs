@@ -97,7 +97,7 @@ pub fn decide(
     }
     let Some(step) = plan.steps.get(state.step) else {
         // The plan is part of the identity, so only a damaged state has such a step.
-        let reason = format!("the plan has no step {}", state.step + 1);
+        let reason = format!("the plan has no step {}", state.step.saturating_add(1));
         return roll_back(state, observed, reason, now);
     };
     let is_stopped = state.phase == Phase::Stopped;

@@ -16,7 +16,7 @@ pub fn obeys(own: Option<&State>, common: &State) -> bool {
     let Some(own) = own else {
         return true;
     };
-    if own.identity != common.identity {
+    if !own.identity.may_be(&common.identity) {
         return false;
     }
     let point = |state: &State| (state.run, state.revision, state.phase, state.step);

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use tollgate_config::Rollout;
 
 use crate::decide::{Decision, Lack, Wait, decide};
+use crate::identity::Identity;
 use crate::report::{Asked, Report};
-use crate::state::{By, Identity, Observations, Phase, State};
+use crate::state::{By, Observations, Phase, State};
 
 /// The state that all replicas share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +121,11 @@ fn objection(state: &State, view: &View<'_>) -> Option<State> {
     let reports = || {
         let named = view.replicas.iter();
         let named = named.filter_map(|(name, report)| Some((name, report.as_ref()?)));
-        named.filter(|(_, report)| report.identity.as_ref() == Some(&state.identity))
+        // A replica that rolled back without the bytes of the new version cannot name them.
+        named.filter(|(_, report)| {
+            let identity = report.identity.as_ref();
+            identity.is_some_and(|identity| identity.may_be(&state.identity))
+        })
     };
     let because = |name: &str, report: &Report| {
         let reason = report.reason.as_deref().unwrap_or("no reason is known");

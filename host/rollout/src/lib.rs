@@ -18,6 +18,7 @@
 
 mod decide;
 mod follow;
+mod identity;
 mod lead;
 mod part;
 mod report;
@@ -28,8 +29,9 @@ mod tests;
 
 pub use decide::{Decision, Lack, Wait, decide};
 pub use follow::{hold, obeys};
+pub use identity::Identity;
 pub use lead::{Common, Led, View, departed, lead};
 pub use part::{Part, Stage, Version};
 pub use report::{Asked, Commons, Heard, Report, Reports, Told};
-pub use state::{By, Change, Identity, Mean, Observations, Phase, State};
-pub use store::Store;
+pub use state::{By, Change, Mean, Observations, Phase, State};
+pub use store::{Store, Unusable};

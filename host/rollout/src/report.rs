@@ -7,7 +7,8 @@ use std::time::Duration;
 use tollgate_config::Rollout;
 
 use crate::decide::left;
-use crate::state::{By, Identity, Observations, Phase, State};
+use crate::identity::Identity;
+use crate::state::{By, Observations, Phase, State};
 
 /// What a replica tells the leader about the rollout of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,19 +1,12 @@
 //! The state of a rollout: the step that it has reached, and how it got there.
 
 use std::cmp::Reverse;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-use tollgate_config::{PluginConfig, Rollout};
+use tollgate_config::Rollout;
 
+use crate::identity::Identity;
 use crate::part::Stage;
-
-/// The identity of a rollout: the new version and the plan. Another identity is another rollout, which begins at the
-/// first step.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Identity(String);
 
 /// The state of a rollout. All times are milliseconds since 1970, UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,62 +101,8 @@ pub struct Mean {
 
 /// Maximum number of changes kept.
 const MOST_CHANGES: usize = 32;
-/// Hexadecimal digits of an identity.
-const IDENTITY_DIGITS: usize = 32;
-
-// === impl Identity ===
-
-impl Identity {
-    /// Returns the identity of a rollout. `entry` is the plugin's entry, and `version` the entry of the new version with
-    /// the digest of its bytes.
-    ///
-    /// The old version's bytes are not part of it: a rollout continues when a tag of the old version moves.
-    #[must_use]
-    pub fn of(plan: &Rollout, entry: &PluginConfig, version: &PluginConfig, digest: &str) -> Self {
-        let mut hash = Sha256::new();
-        let mut add = |text: &str| {
-            hash.update((text.len() as u64).to_be_bytes());
-            hash.update(text.as_bytes());
-        };
-        add(entry.name.as_str());
-        add(entry.mode.as_str());
-        for line in plan.lines() {
-            add(&line);
-        }
-        for step in &plan.steps {
-            add(&step.share.namespaces.join(","));
-        }
-        add(&plan.gates.to_string());
-        add(plan.on_failure.as_str());
-        add(digest);
-        add(&version.settings.to_string());
-        add(&serde_json::to_string(&version.limits).unwrap_or_default());
-        for capability in &version.capabilities {
-            add(capability.as_str());
-        }
-        let mut digits = format!("{:x}", hash.finalize());
-        digits.truncate(IDENTITY_DIGITS);
-        Self(digits)
-    }
-
-    /// Returns the identity with these digits, as a status has it.
-    #[must_use]
-    pub fn stored(digits: &str) -> Self {
-        Self(digits.to_owned())
-    }
-
-    /// Returns the identity as hexadecimal digits.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
+/// A plan has fewer steps, so only a damaged state has such a step.
+const MOST_STEPS: usize = 64;
 
 // === impl State ===
 
@@ -200,15 +139,43 @@ impl State {
         }
     }
 
-    /// Returns what the state means for requests. Without the new version, the old one answers.
+    /// Begins a rollout anew, because its state was lost. `reason` says why.
+    #[must_use]
+    pub fn begin_anew(identity: Identity, reason: &str, now: u64) -> Self {
+        Self::run(identity, 1, By::Configuration, reason, now)
+    }
+
+    /// Returns what the state means for requests. `is_available` says whether the new version can be called.
+    ///
+    /// Before the promotion, the old version answers for a new one that cannot be called. A promoted version counts as
+    /// configured: without it, its `failurePolicy` decides.
     #[must_use]
     pub fn stage(&self, is_available: bool) -> Stage {
         match self.phase {
-            _ if !is_available => Stage::Old,
-            Phase::RolledBack => Stage::Old,
             Phase::Promoted => Stage::Promoted,
-            Phase::Running | Phase::Stopped => Stage::Step(self.step),
+            Phase::RolledBack => Stage::Old,
+            Phase::Running | Phase::Stopped if is_available => Stage::Step(self.step),
+            Phase::Running | Phase::Stopped => Stage::Old,
         }
+    }
+
+    /// Returns the state as that of a rollout with this identity. None if it is the state of another rollout.
+    #[must_use]
+    pub fn about(&self, identity: &Identity) -> Option<Self> {
+        let is_it = self.identity.may_be(identity);
+        let known = [identity, &self.identity].into_iter();
+        let identity = known.max_by_key(|identity| identity.has_bytes())?.clone();
+        is_it.then(|| Self {
+            identity,
+            ..self.clone()
+        })
+    }
+
+    /// Whether a host can have written the state. If not, it is damaged.
+    #[must_use]
+    pub fn is_plausible(&self) -> bool {
+        let has_step = |step: usize| step < MOST_STEPS;
+        has_step(self.step) && self.history.iter().all(|change| has_step(change.step))
     }
 
     /// Returns the last change.
@@ -221,7 +188,7 @@ impl State {
     #[must_use]
     pub fn changed(&self, phase: Phase, step: usize, by: By, reason: String, now: u64) -> Self {
         let mut next = self.clone();
-        next.revision += 1;
+        next.revision = next.revision.saturating_add(1);
         next.phase = phase;
         if step != self.step {
             next.step = step;
@@ -255,10 +222,16 @@ impl State {
             Phase::RolledBack => {
                 let reason = "an administrator began the rollout again";
                 let identity = self.identity.clone();
-                Ok(Self::run(identity, self.run + 1, by, reason, now))
+                Ok(Self::run(
+                    identity,
+                    self.run.saturating_add(1),
+                    by,
+                    reason,
+                    now,
+                ))
             }
             Phase::Running | Phase::Stopped => {
-                let next = self.step + 1;
+                let next = self.step.saturating_add(1);
                 let (phase, step, reason) = if next < plan.steps.len() {
                     (Phase::Running, next, "an administrator began the next step")
                 } else {
@@ -289,7 +262,7 @@ impl State {
     /// at the same number the more careful one, and then the one whose step began earlier.
     #[must_use]
     pub fn yields_to(&self, other: &Self) -> bool {
-        self.identity == other.identity && other.rank() > self.rank()
+        self.identity.may_be(&other.identity) && other.rank() > self.rank()
     }
 
     fn rank(&self) -> (u64, bool, u64, Reverse<(u8, usize)>, Reverse<u64>) {
@@ -387,7 +360,7 @@ impl Mean {
 
     /// Adds a call.
     pub fn add(&mut self, microseconds: u64) {
-        self.calls += 1;
+        self.calls = self.calls.saturating_add(1);
         self.microseconds = self.microseconds.saturating_add(microseconds);
     }
 

@@ -4,6 +4,7 @@
 //! files, see [`State::yields_to`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -14,13 +15,31 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tollgate_config::PluginName;
 
-use crate::state::{Identity, State};
+use crate::identity::Identity;
+use crate::state::State;
 
 /// The files of one configuration.
 #[derive(Clone, Debug)]
 pub struct Store {
     all: PathBuf,
     folder: PathBuf,
+}
+
+/// Why a file of a state cannot be used.
+#[derive(Debug)]
+pub enum Unusable {
+    /// The file cannot be read. Its state may still be there.
+    Unreadable {
+        /// Path of the file or the folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The file has no state.
+    Damaged {
+        /// Path of the file.
+        path: PathBuf,
+    },
 }
 
 /// The file format.
@@ -62,25 +81,66 @@ impl Store {
         Some(Self { all, folder })
     }
 
-    /// Reads the state of a rollout; none if there is none that can be used.
-    #[must_use]
-    pub fn read(&self, plugin: &PluginName, identity: &Identity) -> Option<State> {
-        let path = self.path(plugin, identity);
-        let mut text = Vec::new();
-        let file = File::open(&path).ok()?;
-        let read = file.take(LONGEST_FILE_BYTES + 1).read_to_end(&mut text);
-        let document = read
-            .ok()
-            .filter(|_| text.len() as u64 <= LONGEST_FILE_BYTES)
-            .and_then(|_| serde_json::from_slice::<Document>(&text).ok());
-        let state = document
-            .filter(|document| document.version == VERSION)
-            .map(|document| document.state)
-            .filter(|state| state.identity == *identity);
-        if state.is_none() {
-            tracing::warn!(file = %path.display(), "ignoring the state of the rollout, because it is damaged or has another format version");
+    /// Reads the state of a rollout; none if there is no file.
+    ///
+    /// Without the new version's bytes, this is the latest state of the same plan. With them, a state that was written
+    /// without them counts, too.
+    ///
+    /// # Errors
+    /// When there is a file and no state can be read from it.
+    pub fn read(
+        &self,
+        plugin: &PluginName,
+        identity: &Identity,
+    ) -> Result<Option<State>, Unusable> {
+        let mut paths = vec![self.path(plugin, &Identity::stored(identity.plan()))];
+        if identity.has_bytes() {
+            paths.push(self.path(plugin, identity));
+        } else {
+            paths.extend(self.paths_of_plan(plugin, identity)?);
         }
-        state
+        let (mut best, mut unusable) = (None::<State>, None);
+        for path in paths {
+            match read(&path) {
+                Ok(None) => {}
+                Ok(Some(state)) => {
+                    let Some(state) = state.about(identity) else {
+                        unusable = Some(Unusable::Damaged { path });
+                        continue;
+                    };
+                    if best.as_ref().is_none_or(|best| is_later(best, &state)) {
+                        best = Some(state);
+                    }
+                }
+                Err(error) => unusable = Some(error),
+            }
+        }
+        match (best, unusable) {
+            (None, Some(error)) => Err(error),
+            (best, _) => Ok(best),
+        }
+    }
+
+    /// The files of all rollouts with this plan.
+    fn paths_of_plan(
+        &self,
+        plugin: &PluginName,
+        identity: &Identity,
+    ) -> Result<Vec<PathBuf>, Unusable> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => {
+                let path = self.folder.clone();
+                return Err(Unusable::Unreadable { path, error });
+            }
+        };
+        let prefix = format!("{plugin}{SEPARATOR}{}", identity.plan());
+        let paths = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            name.to_str().is_some_and(|name| name.starts_with(&prefix))
+        });
+        Ok(paths.map(|entry| entry.path()).collect())
     }
 
     /// Writes the state of a rollout by renaming.
@@ -106,6 +166,11 @@ impl Store {
         file.write_all(&text)?;
         file.as_file().sync_all()?;
         file.persist(self.path(plugin, &state.identity))?;
+        if state.identity.has_bytes() {
+            // Now the state has a file of its own. The other file may be missing.
+            let vague = Identity::stored(state.identity.plan());
+            drop(fs::remove_file(self.path(plugin, &vague)));
+        }
         Ok(())
     }
 
@@ -142,10 +207,72 @@ impl Store {
     }
 }
 
+/// Reads one file; none if there is none.
+fn read(path: &Path) -> Result<Option<State>, Unusable> {
+    let unreadable = |error| Unusable::Unreadable {
+        path: path.to_owned(),
+        error,
+    };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut text = Vec::new();
+    let read = file.take(LONGEST_FILE_BYTES + 1).read_to_end(&mut text);
+    read.map_err(unreadable)?;
+    let document = Some(&text)
+        .filter(|text| text.len() as u64 <= LONGEST_FILE_BYTES)
+        .and_then(|text| serde_json::from_slice::<Document>(text).ok());
+    let state = document
+        .filter(|document| document.version == VERSION)
+        .map(|document| document.state)
+        .filter(State::is_plausible);
+    match state {
+        Some(state) => Ok(Some(state)),
+        None => Err(Unusable::Damaged {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// Whether `other` counts, and not `state`. States of different bytes are compared by the time of their last change.
+fn is_later(state: &State, other: &State) -> bool {
+    if state.identity == other.identity {
+        return state.yields_to(other);
+    }
+    let at = |state: &State| state.last().map(|change| change.at);
+    at(other) > at(state)
+}
+
 fn is_older(path: &Path, limit: Duration) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     let age = modified
         .ok()
         .and_then(|modified| SystemTime::now().duration_since(modified).ok());
     age.is_some_and(|age| age > limit)
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, error } => {
+                write!(f, "{} cannot be read: {error}", path.display())
+            }
+            Self::Damaged { path } => write!(
+                f,
+                "{} is damaged or has another format version",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable { error, .. } => Some(error),
+            Self::Damaged { .. } => None,
+        }
+    }
 }

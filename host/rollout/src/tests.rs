@@ -5,10 +5,11 @@ mod common_property;
 mod files;
 mod property;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_config::{Config, Rollout};
+use tollgate_config::{Config, Rollout, Source};
 
 use crate::{By, Decision, Identity, Mean, Observations, Part, Phase, Stage, State, Version, Wait};
 
@@ -41,9 +42,12 @@ fn three_steps(more: &str) -> Rollout {
 
 pub(super) fn begun() -> State {
     let config = configured("steps: [{ mode: enforce, for: 1h }]");
-    let (entry, version) = (&config.plugins[0], &config.shadows[0]);
+    let entry = &config.plugins[0];
     let plan = entry.rollout.as_ref().unwrap();
-    State::begin(Identity::of(plan, entry, version, "sha256:1"), 0)
+    State::begin(
+        Identity::of(plan, entry, &config.shadows[0], Some("sha256:1")),
+        0,
+    )
 }
 
 fn at(step: usize) -> State {
@@ -345,8 +349,14 @@ fn old_version_answers_everything_that_the_step_does_not_enforce() {
 fn identity_follows_plan_and_version() {
     let identity = |rollout: &str, digest: &str| {
         let config = configured(rollout);
-        let (entry, version) = (&config.plugins[0], &config.shadows[0]);
-        Identity::of(entry.rollout.as_ref().unwrap(), entry, version, digest)
+        let entry = &config.plugins[0];
+        let version = &config.shadows[0];
+        Identity::of(
+            entry.rollout.as_ref().unwrap(),
+            entry,
+            version,
+            Some(digest),
+        )
     };
     let steps = "steps: [{ mode: enforce, for: 1h }]";
     let first = identity(steps, "sha256:1");
@@ -364,4 +374,121 @@ fn identity_follows_plan_and_version() {
         identity("steps: [{ mode: enforce, for: 1h, namespaces: [a] }]", ""),
         identity("steps: [{ mode: enforce, for: 1h, namespaces: [b] }]", "")
     );
+}
+
+#[test]
+fn identity_follows_what_the_new_version_may_see() {
+    let of = |keys: &str| {
+        let text = format!(
+            "registries: {{ cacheDirectory: /var/lib/tollgate }}
+plugins: [{{ name: guard, source: 'file:/guard-1.wasm', {keys}, rollout: {{
+    to: {{ source: 'file:/guard-2.wasm' }}, steps: [{{ mode: enforce, for: 1h }}] }} }}]"
+        );
+        let config = Config::parse(&text, Path::new("/")).unwrap();
+        let entry = &config.plugins[0];
+        let (plan, version) = (entry.rollout.as_ref().unwrap(), &config.shadows[0]);
+        // Before the version is loaded, its entry is known from the plan.
+        assert_eq!(plan.to.as_deref(), Some(version));
+        Identity::of(plan, entry, version, Some("sha256:1"))
+    };
+    let lookup = |more: &str| {
+        format!(
+            "lookups: [{{ name: all, resource: {{ group: apps, version: v1, resource: deployments }}{more} }}]"
+        )
+    };
+    let seen = [
+        "capabilities: []".to_owned(),
+        lookup(""),
+        lookup(", namespaces: [shop]"),
+        lookup(", namespaces: [bank]"),
+        lookup(", fields: [/metadata/labels]"),
+        lookup(", labelSelector: { matchLabels: { team: shop } }"),
+        lookup(", labelSelector: { matchLabels: { team: bank } }"),
+        "access: {}".to_owned(),
+        "access: { serviceAccounts: true }".to_owned(),
+    ];
+    let identities: BTreeSet<Identity> = seen.iter().map(|keys| of(keys)).collect();
+    assert_eq!(identities.len(), seen.len(), "{identities:?}");
+}
+
+#[test]
+fn identity_without_bytes_may_be_each_version_of_its_plan() {
+    let of = |source: &str, digest: Option<&str>| {
+        let steps = "steps: [{ mode: enforce, for: 1h }]";
+        let mut config = configured(steps);
+        let version = &mut config.shadows[0];
+        version.source = Source::File(source.into());
+        Identity::of(&plan(steps), &config.plugins[0], version, digest)
+    };
+    let (one, two) = (
+        of("/2.wasm", Some("sha256:1")),
+        of("/2.wasm", Some("sha256:2")),
+    );
+    let unknown = of("/2.wasm", None);
+    assert!(!unknown.has_bytes() && one.has_bytes());
+    assert!(unknown.may_be(&one) && two.may_be(&unknown) && !one.may_be(&two));
+    // Without bytes, only the source tells whether the administrator means another version.
+    assert!(!of("/3.wasm", None).may_be(&one));
+    let state = State::begin(one.clone(), 0);
+    assert_eq!(state.about(&unknown), Some(state.clone()));
+    assert_eq!(state.about(&two), None);
+    let vague = State::begin(unknown, 0);
+    assert_eq!(vague.about(&two).unwrap().identity, two);
+}
+
+#[test]
+fn rollout_of_the_mode_goes_on_when_the_bytes_change() {
+    let text = "registries: { cacheDirectory: /var/lib/tollgate }
+plugins: [{ name: guard, source: 'file:/guard.wasm', mode: warn, rollout: { steps: [{ mode: enforce, for: 1h }] } }]";
+    let config = Config::parse(text, Path::new("/")).unwrap();
+    let entry = &config.plugins[0];
+    let of = |digest| Identity::of(entry.rollout.as_ref().unwrap(), entry, entry, digest);
+    // Otherwise, a tag that moves would take the plugin back to the mode warn.
+    assert_eq!(of(Some("sha256:1")), of(Some("sha256:2")));
+    assert_eq!(of(Some("sha256:1")), of(None));
+    assert!(of(None).has_bytes());
+}
+
+#[test]
+fn promoted_version_that_is_not_loaded_keeps_its_part() {
+    let promoted = State {
+        phase: Phase::Promoted,
+        ..at(2)
+    };
+    assert_eq!(promoted.stage(false), Stage::Promoted);
+    for phase in [Phase::Running, Phase::Stopped, Phase::RolledBack] {
+        assert_eq!(
+            State { phase, ..at(2) }.stage(false),
+            Stage::Old,
+            "{phase:?}"
+        );
+    }
+}
+
+#[test]
+fn numbers_of_a_damaged_state_do_not_overflow() {
+    let state = State {
+        run: u64::MAX,
+        revision: u64::MAX,
+        step: usize::MAX,
+        phase: Phase::RolledBack,
+        ..begun()
+    };
+    assert!(!state.is_plausible());
+    let plan = three_steps("");
+    assert_eq!(state.promoted(&plan, 1).unwrap().run, u64::MAX);
+    let running = State {
+        phase: Phase::Running,
+        ..state
+    };
+    assert_eq!(running.promoted(&plan, 1).unwrap().phase, Phase::Promoted);
+    assert_eq!(running.rolled_back(1).unwrap().revision, u64::MAX);
+    let back = change(decide(&plan, &running, &good(), 1));
+    assert_eq!(back.phase, Phase::RolledBack);
+    let mut mean = Mean {
+        calls: u64::MAX,
+        microseconds: u64::MAX,
+    };
+    mean.add(1);
+    assert_eq!(mean.calls, u64::MAX);
 }

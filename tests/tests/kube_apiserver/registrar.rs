@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tollgate_authority::Authority;
-use tollgate_cluster::{Departure, Handle};
+use tollgate_cluster::{Handle, Standing};
 use tollgate_tests::cluster_or_skip;
 use tollgate_tests::kubernetes::Cluster;
 
@@ -65,15 +65,11 @@ async fn rules_follow_what_all_replicas_serve() {
         installed.resources() == Some("widgets".to_owned())
     })
     .await;
-    // Removed before the plugin goes.
+    // Removed while the replicas still serve the plugin.
     for replica in both {
         replica.desire(&[]);
     }
-    let departures = both.map(|replica| replica.handle().unregistered("p"));
-    for departure in departures {
-        assert_eq!(departure.await, Departure::Unregistered);
-        assert_eq!(installed.resources(), None);
-    }
+    eventually(LIMIT, "removed", || installed.resources().is_none()).await;
     a.stop().await;
     b.stop().await;
     let leases = cluster
@@ -309,6 +305,28 @@ async fn configurations_go_with_the_anchor_and_with_the_namespace() {
     })
     .await;
     println!("removed {:?} after the anchor", began.elapsed());
+    // Somebody may have deleted it by mistake.
+    let report = replica.handle().report();
+    eventually(LIMIT, "the missing anchor is reported", || {
+        let report = report.borrow();
+        let problem = report.problem.clone().unwrap_or_default();
+        let standing = report.plugins.get("p");
+        let failed = matches!(
+            standing,
+            Some(Standing::Failed {
+                reason: "AnchorMissing",
+                ..
+            })
+        );
+        failed && problem.contains("no ClusterRole reg-uninstall-anchor")
+    })
+    .await;
+    eventually(LIMIT, "an event names the missing anchor", || {
+        let events = fixtures::get(cluster, &["events", "-n", "reg-uninstall"]).expect("a list");
+        let mut events = events["items"].as_array().into_iter().flatten();
+        events.any(|event| event["reason"] == "AnchorMissing")
+    })
+    .await;
     installed.create_anchor();
     eventually(LIMIT, "registered again", || {
         installed.resources().is_some()
@@ -323,6 +341,37 @@ async fn configurations_go_with_the_anchor_and_with_the_namespace() {
     })
     .await;
     replica.stop().await;
+}
+
+/// A wrong name of the anchor is no uninstallation: what is registered stays, and everybody is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn configurations_stay_when_the_name_of_the_anchor_is_wrong() {
+    let cluster = cluster_or_skip!();
+    let installed = Installed::new(cluster, "reg-misspelt");
+    let p = plugin("p", "widgets");
+    let replica = installed.replica("a").await;
+    replica.desire(&[&p]);
+    replica.serve(&[&p]);
+    eventually(LIMIT, "registered", || installed.resources().is_some()).await;
+    replica.stop().await;
+    let before = installed.configuration().expect("registered");
+    let wrong = installed
+        .replica_anchored_by("b", "reg-misspelt-wrong")
+        .await;
+    wrong.desire(&[&p]);
+    wrong.serve(&[&p]);
+    let report = wrong.handle().report();
+    eventually(LIMIT, "the wrong name is reported", || {
+        let problem = report.borrow().problem.clone().unwrap_or_default();
+        problem.contains("no ClusterRole reg-misspelt-wrong")
+    })
+    .await;
+    // Two rounds of the registrar.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let after = installed.configuration().expect("still registered");
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_eq!(after["webhooks"], before["webhooks"]);
+    wrong.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,6 @@
 //! begins each step, and a replica that sees a fault goes back by itself.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tollgate_tests::binary;
+use tollgate_tests::cli;
 use tollgate_tests::kubernetes::service::Service;
 use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart};
 use tollgate_tests::server::{Server, metric};
@@ -110,22 +109,15 @@ impl Installed {
 
     /// Runs `tollgate rollout` with kubectl, as the administrator.
     fn rollout(&self, arguments: &[&str]) -> String {
-        let output = Command::new(binary::tollgate())
-            .arg("rollout")
+        let mut command = cli::command(&["rollout"]);
+        command
             .args(arguments)
             .args(["guard", "--resource", "--kubectl"])
             .arg(self.cluster.kubectl_program())
-            .env("KUBECONFIG", self.cluster.folder().join("kubeconfig"))
-            .output();
-        let output = output.unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-        let said = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        println!("tollgate rollout {}:\n{said}", arguments.join(" "));
-        assert!(output.status.success(), "{said}");
-        said
+            .env("KUBECONFIG", self.cluster.folder().join("kubeconfig"));
+        let ran = cli::run(&mut command);
+        ran.assert(0, &[]);
+        ran.said()
     }
 
     fn wait_for_event(&self, reason: &str) {

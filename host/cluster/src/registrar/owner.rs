@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The garbage collector takes a moment. Every replica therefore also deletes the configurations itself when the anchor
-//! or the Namespace is being deleted.
+//! or the Namespace is being deleted. A missing anchor alone is no reason: its name may be misspelt. So a replica deletes
+//! only the configurations that the missing anchor owns, which the garbage collector deletes, too.
 
 use futures_util::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Namespace;
@@ -20,10 +21,12 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event};
 use kube::{Api, Client};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::api::words;
+
+const CLUSTER_ROLE: &str = "ClusterRole";
 
 /// An owner of the webhook configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -48,8 +51,13 @@ pub(crate) enum Owner {
         /// The owner that the anchor lacks.
         untied: Option<OwnerReference>,
     },
-    /// The installation is being removed.
+    /// The Namespace is being deleted or is gone, and the installation with it.
     Removed,
+    /// There is no anchor: somebody deleted it, or its configured name is wrong.
+    Missing {
+        /// The configured name of the anchor.
+        anchor: String,
+    },
 }
 
 /// The state of an object that the installation depends on.
@@ -115,7 +123,7 @@ pub(super) async fn tie(
     let roles: Api<ClusterRole> = Api::all(client);
     let patch = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
+        "kind": CLUSTER_ROLE,
         "metadata": { "name": anchor, "ownerReferences": [namespace] },
     });
     // The anchor has no rules. So the patch cannot give anybody a right.
@@ -152,6 +160,13 @@ async fn next<K>(
     }
 }
 
+/// Whether an anchor of this name owns the configuration. Without the anchor, the garbage collector deletes it.
+pub(super) fn is_owned_by(configuration: &Value, anchor: &str) -> bool {
+    let owners = configuration["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    owners.any(|owner| owner["kind"] == CLUSTER_ROLE && owner["name"] == anchor)
+}
+
 fn combine(namespace: (&str, &Object), anchor: Option<(&str, &Object)>) -> Owner {
     let (name, object) = namespace;
     let of_namespace = match object {
@@ -165,16 +180,13 @@ fn combine(namespace: (&str, &Object), anchor: Option<(&str, &Object)>) -> Owner
             untied: None,
         },
         Some((_, Object::Unknown)) => Owner::Unknown,
-        Some((_, Object::Absent)) => Owner::Removed,
+        Some((name, Object::Absent)) => Owner::Missing {
+            anchor: name.to_owned(),
+        },
         Some((name, Object::Here { uid, owners })) => {
             let is_tied = owners.contains(&of_namespace.uid);
             Owner::Present {
-                owner: OwnerReference::new(
-                    "rbac.authorization.k8s.io/v1",
-                    "ClusterRole",
-                    name,
-                    uid,
-                ),
+                owner: OwnerReference::new("rbac.authorization.k8s.io/v1", CLUSTER_ROLE, name, uid),
                 untied: (!is_tied).then_some(of_namespace),
             }
         }
@@ -226,13 +238,17 @@ mod tests {
     }
 
     #[test]
-    fn installation_is_removed_when_either_link_of_the_chain_goes() {
+    fn installation_is_removed_with_its_namespace_and_a_missing_anchor_is_named() {
         let of = |namespace: &Object, anchor: &Object| {
             combine(("system", namespace), Some(("anchor", anchor)))
         };
         let (namespace, anchor) = (here("n", &[]), here("a", &["n"]));
-        assert_eq!(of(&namespace, &Object::Absent), Owner::Removed);
+        let missing = Owner::Missing {
+            anchor: "anchor".to_owned(),
+        };
+        assert_eq!(of(&namespace, &Object::Absent), missing);
         assert_eq!(of(&Object::Absent, &anchor), Owner::Removed);
+        assert_eq!(of(&Object::Absent, &Object::Absent), Owner::Removed);
         assert_eq!(of(&Object::Unknown, &anchor), Owner::Unknown);
         assert_eq!(of(&namespace, &Object::Unknown), Owner::Unknown);
         let Owner::Present { owner, untied } = of(&namespace, &anchor) else {
@@ -242,6 +258,16 @@ mod tests {
             (owner.kind, &*owner.uid, untied),
             ("ClusterRole", "a", None)
         );
+    }
+
+    #[test]
+    fn missing_anchor_takes_only_the_configurations_that_it_owns() {
+        let owned = |kind: &str, name: &str| json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": kind, "name": name, "uid": "u"}]}});
+        assert!(is_owned_by(&owned("ClusterRole", "anchor"), "anchor"));
+        // The configured name is misspelt.
+        assert!(!is_owned_by(&owned("ClusterRole", "anchor"), "anchro"));
+        assert!(!is_owned_by(&owned("Namespace", "anchor"), "anchor"));
+        assert!(!is_owned_by(&json!({"metadata": {}}), "anchor"));
     }
 
     #[test]

@@ -11,6 +11,10 @@ pub(super) enum Problem {
         "the webhook configuration {name} belongs to an installation of the same name in namespace {namespace}; give one of them another name"
     )]
     Taken { name: String, namespace: String },
+    #[error(
+        "there is no ClusterRole {anchor} (cluster.registration.anchor), so nothing is registered, and the webhook configurations that it owned are deleted with it; create it again, or correct its name"
+    )]
+    AnchorMissing { anchor: String },
     #[error("cannot write the webhook configuration")]
     Write(#[source] Box<kube::Error>),
     #[error("stopped leading during a write")]
@@ -27,6 +31,7 @@ impl Problem {
         match self {
             Self::TooSlow(_) => "TooSlow",
             Self::Taken { .. } => "ConfigurationTaken",
+            Self::AnchorMissing { .. } => "AnchorMissing",
             Self::Write(error) if is_forbidden(error) => "Forbidden",
             Self::Write(_) => "WriteFailed",
             Self::NotLeading => "NotLeading",

@@ -111,17 +111,26 @@ impl Recorder {
     /// Publishes an Event about a repair. Failures are logged: the repair matters more.
     pub(super) async fn publish(&self, changes: &str, by: &str, until: Instant) {
         let note = format!("{}; Tollgate restores it", sentence(by, changes));
+        self.warn("WebhooksRepaired", "Repair", &note, until).await;
+    }
+
+    /// Publishes a warning about the registration.
+    pub(super) async fn warn(&self, reason: &str, action: &str, note: &str, until: Instant) {
         let event = events::Event {
             type_: EventType::Warning,
-            reason: "WebhooksRepaired".to_owned(),
+            reason: reason.to_owned(),
             note: Some(note.chars().take(LONGEST_NOTE).collect()),
-            action: "Repair".to_owned(),
+            action: action.to_owned(),
             secondary: None,
         };
         let publish = self.recorder.publish(&event, &self.lease);
         if let Ok(Err(error)) = timeout_at(until, publish).await {
             let error = words(&error);
-            tracing::debug!(error, "cannot publish an Event about the repair");
+            tracing::debug!(
+                reason,
+                error,
+                "cannot publish an Event about the registration"
+            );
         }
     }
 }

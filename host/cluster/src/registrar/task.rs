@@ -28,7 +28,7 @@ use crate::plugin::Desired;
 use crate::{ClusterNamespaces, Installation};
 
 /// Both endpoints, in the order in which kube-apiserver calls them.
-const ENDPOINTS: [Endpoint; 2] = [Endpoint::Mutate, Endpoint::Validate];
+pub(super) const ENDPOINTS: [Endpoint; 2] = [Endpoint::Mutate, Endpoint::Validate];
 
 /// Pause after a change, so that changes that come together are one write.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Time limit for removing a configuration.
-const REMOVAL_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const REMOVAL_LIMIT: Duration = Duration::from_secs(5);
 
 /// The inputs of the registrar's decisions.
 pub(crate) struct Inputs {
@@ -80,14 +80,14 @@ pub(crate) struct Registrar {
     installation: Installation,
     options: Options,
     manager: PatchParams,
-    inputs: Inputs,
-    report: watch::Sender<Report>,
+    pub(super) inputs: Inputs,
+    pub(super) report: watch::Sender<Report>,
     /// The configurations that this process applied last as the leader.
-    applied: [Option<Value>; 2],
+    pub(super) applied: [Option<Value>; 2],
     repairs: [Repairs; 2],
     /// The last changes by others, as text for people.
     changes: [String; 2],
-    events: repair::Recorder,
+    pub(super) events: repair::Recorder,
     /// The CAs of a certificate of others.
     bundle: Bundle,
 }
@@ -146,7 +146,12 @@ impl Registrar {
         let (owner, untied) = match owner {
             Owner::Removed => {
                 // Not only the leader: the rights to lead may be gone already.
-                self.remove_all().await;
+                self.remove_all(None).await;
+                return never;
+            }
+            Owner::Missing { anchor } => {
+                self.remove_all(Some(&anchor)).await;
+                self.report_missing(anchor, leadership).await;
                 return never;
             }
             Owner::Unknown => {
@@ -273,7 +278,7 @@ impl Registrar {
     }
 
     /// Compares the live configurations with what the plugins need.
-    fn examine(&self, desired: &Desired, is_decided: [bool; 2]) -> Examined {
+    pub(super) fn examine(&self, desired: &Desired, is_decided: [bool; 2]) -> Examined {
         let live = self.inputs.live.borrow();
         let configurations = [0, 1].map(|index| Configuration {
             endpoint: ENDPOINTS[index],
@@ -441,7 +446,7 @@ impl Registrar {
             .unwrap_or_default()
     }
 
-    async fn remove(&self, endpoint: Endpoint, until: Instant) -> Result<(), Problem> {
+    pub(super) async fn remove(&self, endpoint: Endpoint, until: Instant) -> Result<(), Problem> {
         let configurations = api(self.client.clone(), endpoint);
         let name = self.installation.webhook_configuration();
         let parameters = DeleteParams::default();
@@ -455,40 +460,6 @@ impl Registrar {
             .live
             .send_modify(|live| live.list_empty(endpoint));
         Ok(())
-    }
-
-    /// Removes both configurations, because the installation goes.
-    async fn remove_all(&mut self) {
-        for (index, endpoint) in ENDPOINTS.into_iter().enumerate() {
-            let live = self
-                .inputs
-                .live
-                .borrow()
-                .object(endpoint)
-                .flatten()
-                .cloned();
-            let Some(live) = live else {
-                continue;
-            };
-            if self.refuse_foreign(&live).is_err() {
-                continue;
-            }
-            self.applied[index] = None;
-            match self.remove(endpoint, Instant::now() + REMOVAL_LIMIT).await {
-                Ok(()) => tracing::info!(
-                    endpoint = endpoint.name(),
-                    "removed the webhook configuration: the installation is being removed"
-                ),
-                Err(problem) => {
-                    let error = words(&problem);
-                    tracing::debug!(
-                        endpoint = endpoint.name(),
-                        error,
-                        "left the webhook configuration to the garbage collector"
-                    );
-                }
-            }
-        }
     }
 
     /// Deletes the Leases of replicas that are gone.
@@ -519,7 +490,7 @@ impl Registrar {
     }
 
     /// Refuses a configuration of another installation.
-    fn refuse_foreign(&self, live: &Value) -> Result<(), Problem> {
+    pub(super) fn refuse_foreign(&self, live: &Value) -> Result<(), Problem> {
         let namespace = live["metadata"]["annotations"][NAMESPACE_ANNOTATION].as_str();
         match namespace {
             Some(namespace) if namespace != self.installation.namespace => Err(Problem::Taken {
@@ -555,7 +526,7 @@ impl Registrar {
     }
 
     /// Publishes a report. The count of repairs stays.
-    fn publish(&self, report: Report) {
+    pub(super) fn publish(&self, report: Report) {
         let metrics = &self.options.metrics;
         let waiting = i64::try_from(report.waiting.len()).unwrap_or(i64::MAX);
         metrics.registration_leader.set(report.leads.into());

@@ -41,6 +41,7 @@ fn report(ended: Ended) -> Report {
         reinvoked: None,
         unsettled: Vec::new(),
         rollout: None,
+        template: None,
         cost: Cost {
             duration: Duration::from_millis(3),
             cpu_time: Duration::from_millis(2),

@@ -31,6 +31,7 @@ fn report(plugin: &str, ended: Ended) -> Report {
         cost: Default::default(),
         digest: Some("sha256:00".into()),
         rollout: None,
+        template: None,
     }
 }
 

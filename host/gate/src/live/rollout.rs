@@ -3,6 +3,7 @@
 mod common;
 mod page;
 mod record;
+mod resume;
 mod running;
 mod versions;
 
@@ -15,11 +16,12 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tollgate_admission::{RolloutAnswer, RolloutChange};
-use tollgate_config::{PluginName, Rollout as Plan};
-use tollgate_rollout::{Decision, Identity, Observations, State, Store, Wait, decide, hold};
+use tollgate_config::PluginName;
+use tollgate_rollout::{Decision, Observations, State, Store, Unusable, decide, hold};
 use tollgate_telemetry::metrics::Metrics;
 
 use crate::plugin::{Plugin, Rollout, Tally};
+use resume::UNREADABLE;
 use running::Running;
 
 pub use common::Link;
@@ -79,10 +81,10 @@ impl Rollouts {
         self.running.is_empty()
     }
 
-    /// Whether the new version of a plugin answers some requests.
+    /// Whether the new version of a plugin is to answer some requests. A version that cannot be called now does not
+    /// change what kube-apiserver does while Tollgate is away.
     pub(super) fn enforces(&self, name: &PluginName) -> bool {
-        let running = self.running.get(name);
-        running.is_some_and(|running| running.stage().enforces(&running.plan))
+        self.running.get(name).is_some_and(Running::enforces)
     }
 
     /// Follows the plugins that are about to serve, and returns their rollouts.
@@ -128,94 +130,6 @@ impl Rollouts {
         rollouts.collect()
     }
 
-    /// Goes on with a rollout, or begins one. A rollout whose version is being loaded keeps its state.
-    fn resume(
-        &self,
-        earlier: Option<Running>,
-        plan: &Arc<Plan>,
-        old: &Arc<Plugin>,
-        new: Option<Arc<Plugin>>,
-        now: u64,
-    ) -> Running {
-        let name = &old.config.name;
-        let is_common = self.is_common(name);
-        let identity = new.as_ref().and_then(|new| {
-            let digest = new.digest.as_deref()?;
-            Some(Identity::of(plan, &old.config, &new.config, digest))
-        });
-        let blocked = versions::blocked(old, new.as_deref());
-        let earlier = earlier.filter(|earlier| earlier.identity == identity);
-        let obeyed = earlier.as_ref().and_then(|earlier| earlier.obeyed);
-        let asks_for_promotion = earlier
-            .as_ref()
-            .is_some_and(|earlier| earlier.asks_for_promotion);
-        let known = earlier.and_then(|earlier| {
-            let observed = earlier.tally.observed();
-            let state = earlier.state?;
-            Some(State { observed, ..state })
-        });
-        let (state, is_new) = match (identity.clone(), known) {
-            (None, _) => (None, false),
-            (Some(_), Some(known)) => (Some(known), false),
-            (Some(identity), None) => self.begin(name, identity, is_common, now),
-        };
-        let observed = state
-            .as_ref()
-            .map(|state| state.observed)
-            .unwrap_or_default();
-        if state.is_some() || is_common {
-            self.metrics.rollout_begins(name.as_str());
-        }
-        if let Some(state) = &state {
-            let phase = state.phase.as_str();
-            self.metrics
-                .rollout_reached(name.as_str(), phase, state.step);
-            if is_new {
-                self.note(name, state);
-            }
-        }
-        Running {
-            plan: plan.clone(),
-            old: old.clone(),
-            new,
-            blocked,
-            tally: self.tally(old, observed),
-            identity,
-            state,
-            is_common,
-            obeyed,
-            asks_for_promotion,
-            wait: Wait::Version,
-            is_dirty: is_new,
-            has_failed: false,
-            written: observed,
-        }
-    }
-
-    /// The state to begin with, and whether the rollout is new. A common rollout has no state before the leader has begun
-    /// it: the old version answers everything.
-    fn begin(
-        &self,
-        name: &PluginName,
-        identity: Identity,
-        is_common: bool,
-        now: u64,
-    ) -> (Option<State>, bool) {
-        let stored = self.store.as_ref();
-        let stored = stored.and_then(|store| store.read(name, &identity));
-        let Some(link) = self.link.as_ref().filter(|_| is_common) else {
-            let is_new = stored.is_none();
-            let state = stored.unwrap_or_else(|| State::begin(identity, now));
-            return (Some(state), is_new);
-        };
-        // The counts of the file may be those of another replica.
-        let state = stored.map(|state| State {
-            observed: link.reported(name, &state),
-            ..state
-        });
-        (state, false)
-    }
-
     fn tally(&self, old: &Plugin, observed: Observations) -> Arc<Tally> {
         let (name, mode) = (old.config.name.clone(), old.config.mode);
         Arc::new(Tally::new(name, mode, observed, self.metrics.clone()))
@@ -257,13 +171,21 @@ impl Rollouts {
             return RolloutAnswer::Unknown;
         };
         let name = name.clone();
-        let Some(state) = running.seen() else {
-            let why = if running.identity.is_some() {
-                "the leader of the replicas has not begun the rollout, so the old version answers everything"
-            } else {
-                "the new version is not loaded, so the old version answers everything"
-            };
-            return RolloutAnswer::Refused(why.to_owned());
+        let state = match running.seen() {
+            Some(state) => state,
+            None if running.is_common => {
+                let why = "the leader of the replicas has not begun the rollout, so the old version answers everything; \
+                           `tollgate rollout rollback --resource` keeps it from beginning";
+                return RolloutAnswer::Refused(why.to_owned());
+            }
+            // The rollout begins rolled back, whenever the new version is loaded.
+            None if change == RolloutChange::RollBack => {
+                State::begin(running.identity.clone(), now)
+            }
+            None => {
+                let why = "the new version is not loaded, so the old version answers everything";
+                return RolloutAnswer::Refused(why.to_owned());
+            }
         };
         if running.is_common && change == RolloutChange::Promote && running.blocked.is_none() {
             return self.ask(&name, &state, now);
@@ -311,25 +233,44 @@ impl Rollouts {
         let Some(running) = self.running.get_mut(name) else {
             return false;
         };
-        let Some(own) = running.seen() else {
+        let own = running.seen();
+        let identity = own.as_ref().map_or(&running.identity, |own| &own.identity);
+        let read = store.read(name, identity);
+        if let Err(error @ Unusable::Unreadable { .. }) = &read {
+            let text = error.to_string();
+            if running.file_problem.as_ref() != Some(&text) {
+                tracing::warn!(plugin = %name, %error, "{UNREADABLE}");
+            }
+            (running.file_problem, running.is_unreadable) = (Some(text), true);
             return false;
-        };
-        match store.read(name, &own.identity) {
-            Some(other) if own.yields_to(&other) => {
-                let observed = Observations {
-                    old_time: own.observed.old_time,
-                    ..Observations::default()
-                };
-                self.enter(name, State { observed, ..other });
-                true
-            }
-            Some(other) if !other.yields_to(&own) => false,
-            // The file is gone, or has a state that goes behind this one.
-            _ => {
-                running.is_dirty = true;
-                false
-            }
         }
+        if std::mem::take(&mut running.is_unreadable) {
+            running.file_problem = None;
+        }
+        let (own, other) = match (own, read) {
+            (Some(own), Ok(Some(other))) => (own, other),
+            // The new version is not loaded, and the state can be read at last.
+            (None, Ok(Some(other))) => {
+                self.enter(name, other);
+                return true;
+            }
+            (own, _) => {
+                // The file is gone or damaged.
+                running.is_dirty |= own.is_some();
+                return false;
+            }
+        };
+        if own.yields_to(&other) {
+            let observed = Observations {
+                old_time: own.observed.old_time,
+                ..Observations::default()
+            };
+            self.enter(name, State { observed, ..other });
+            return true;
+        }
+        // The file has a state that goes behind this one.
+        running.is_dirty |= other.yields_to(&own);
+        false
     }
 
     /// Decides what follows from the observations.

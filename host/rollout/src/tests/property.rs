@@ -102,9 +102,14 @@ pub(super) fn check_answers(plan: &Rollout, state: &State, is_available: bool) {
         let is_under_way = matches!(state.phase, Phase::Running | Phase::Stopped);
         let is_inside = step.is_some_and(|step| step.share.contains(&guard, namespace));
         let enforces = step.is_some_and(|step| step.mode == StepMode::Enforce);
-        if !is_available || state.phase == Phase::RolledBack {
+        if state.phase == Phase::Promoted {
+            // A promoted version counts as configured, whether or not it is loaded.
+            assert_eq!((part, answer), (Part::Promoted, Version::New));
+            assert_eq!(after_fault, Version::New);
+        } else if !is_available || state.phase == Phase::RolledBack {
             assert_eq!((part, answer), (Part::Old, Version::Old));
-        } else if is_under_way {
+        } else {
+            assert!(is_under_way);
             let expected = if is_inside && enforces {
                 Version::New
             } else {
@@ -113,8 +118,6 @@ pub(super) fn check_answers(plan: &Rollout, state: &State, is_available: bool) {
             assert_eq!(answer, expected);
             // A fault of the new version decides nothing.
             assert_eq!(after_fault, Version::Old);
-        } else {
-            assert_eq!((part, answer), (Part::Promoted, Version::New));
         }
         assert_eq!(stage == Stage::Promoted, part == Part::Promoted);
     }

@@ -42,6 +42,8 @@ pub(crate) struct ClusterReports {
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     namespaces: BTreeMap<Option<String>, Wrote>,
+    /// Namespaces whose reports this process found and left alone once, because it could not read everything.
+    spared: BTreeSet<Option<String>>,
 }
 
 /// The reports of a namespace, as they were written.
@@ -133,6 +135,8 @@ impl Writer {
         namespaces.retain(|namespace| share.owns(namespace.as_deref()));
         self.namespaces
             .retain(|namespace, _| namespaces.contains(namespace));
+        self.spared
+            .retain(|namespace| namespaces.contains(namespace));
         let mut outcome = Outcome::default();
         for namespace in namespaces {
             let results = results(&namespace);
@@ -147,6 +151,12 @@ impl Writer {
                 continue;
             }
             let known = self.namespaces.get(&namespace);
+            // After a restart, a report of another process has results about what this scan could not read. The next scan
+            // may read it. If not, it writes what there is, and the report says what is missing.
+            let is_partial = known.is_none() && !live.is_empty() && !layout.missing.is_empty();
+            if is_partial && self.spared.insert(namespace.clone()) {
+                continue;
+            }
             if known.is_some_and(|known| known.content == content && known.versions == live) {
                 continue;
             }
@@ -167,6 +177,7 @@ impl Writer {
             };
             outcome.written += (written.applied + written.deleted) as u64;
             if written.failed.is_empty() {
+                self.spared.remove(&namespace);
                 let versions = written.versions.into_iter().collect();
                 let wrote = Wrote { content, versions };
                 self.namespaces.insert(namespace, wrote);

@@ -173,7 +173,7 @@ impl Installed {
             {"apiGroups": ["admissionregistration.k8s.io"], "resources": webhooks, "verbs": ["get", "list", "watch", "patch", "delete"], "resourceNames": [name]},
             {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"], "resourceNames": [namespace]},
             {"apiGroups": ["tollgate.dev"], "resources": ["canaries"], "verbs": ["create"]},
-            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get", "list", "watch", "patch"], "resourceNames": [anchor]},
+            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get", "list", "watch", "patch"], "resourceNames": [anchor, format!("{namespace}-wrong")]},
         ]);
         let subjects =
             json!([{"kind": "ServiceAccount", "name": "tollgate", "namespace": namespace}]);
@@ -216,6 +216,15 @@ impl Installed {
     }
 
     pub(super) async fn replica_at(&self, name: &str, clock: Clock) -> Replica {
+        self.started(name, clock, self.anchor()).await
+    }
+
+    /// Starts a replica whose configuration names this anchor.
+    pub(super) async fn replica_anchored_by(&self, name: &str, anchor: &str) -> Replica {
+        self.started(name, Clock::system(), anchor.to_owned()).await
+    }
+
+    async fn started(&self, name: &str, clock: Clock, anchor: String) -> Replica {
         let installation = Installation {
             name: self.name.to_owned(),
             namespace: self.namespace.to_owned(),
@@ -226,7 +235,7 @@ impl Installed {
             certificates: Certificates::Own {
                 names: vec!["gate.system.svc".to_owned()],
             },
-            anchor: Some(self.anchor()),
+            anchor: Some(anchor),
             timing: timing(),
             clock,
             namespaces: None,
@@ -329,7 +338,6 @@ fn timing() -> Timing {
         announce: Duration::from_secs(1),
         replica_gone: Duration::from_secs(5),
         authority: Duration::from_millis(500),
-        unregistered: Duration::from_millis(500),
         ..Timing::default()
     }
 }

@@ -86,13 +86,17 @@ impl Inputs {
     }
 }
 
-/// The files that a load reads: the plugin, and the keys and trusted roots that prove who has signed its artifact.
+/// The files that a load reads: the plugin, and the keys and trusted roots that prove who has signed its artifact, and
+/// the images that it may have verified.
 pub(crate) fn files(config: &PluginConfig) -> impl Iterator<Item = &PathBuf> {
     let own = match &config.source {
         Source::File(path) => Some(path),
         Source::Oci(_) => None,
     };
-    own.into_iter().chain(config.signatures.files())
+    let images = config.images.iter().flat_map(|images| images.files());
+    own.into_iter()
+        .chain(config.signatures.files())
+        .chain(images)
 }
 
 fn is_file(config: &PluginConfig) -> bool {

@@ -72,16 +72,22 @@ impl Rollouts {
         let Some(running) = self.running.get_mut(name) else {
             return false;
         };
-        if running.identity.as_ref() != Some(&common.identity) {
+        if !running.identity.may_be(&common.identity) {
             return false;
         }
+        // Without the bytes of the new version, a state of other bytes counts only until the leader has another one.
+        let seen = running.seen();
+        let is_other = seen
+            .as_ref()
+            .is_some_and(|own| !own.identity.may_be(&common.identity));
+        let own = seen.filter(|_| !is_other);
         // A watch that begins again may show an older status.
         let point = (common.run, common.revision);
-        if running.obeyed.is_some_and(|obeyed| point < obeyed) {
+        let obeyed = running.obeyed.filter(|_| !is_other);
+        if obeyed.is_some_and(|obeyed| point < obeyed) {
             return false;
         }
         running.obeyed = Some(point);
-        let own = running.seen();
         if !obeys(own.as_ref(), common) {
             return false;
         }
@@ -130,7 +136,10 @@ impl Rollouts {
 fn told(running: &Running, now: u64) -> Told {
     let blocked = running.blocked.as_deref();
     let report = match running.seen() {
-        None => Report::stateless(running.identity.clone(), blocked),
+        None => {
+            let identity = Some(running.identity.clone());
+            Report::stateless(identity.filter(|one| one.has_bytes()), blocked)
+        }
         Some(state) => Report::of(&running.plan, &state, blocked, now),
     };
     let digest = |digest: Option<&Arc<str>>| digest.map(|digest| digest.to_string());

@@ -25,6 +25,9 @@ pub(super) fn of(name: &PluginName, running: &Running) -> Value {
     if let Some(blocked) = &running.blocked {
         page["blocked"] = blocked.as_str().into();
     }
+    if let Some(problem) = &running.file_problem {
+        page["fileProblem"] = problem.as_str().into();
+    }
     if running.is_common {
         page["decidedBy"] = "leader".into();
     }
@@ -52,6 +55,10 @@ pub(super) fn of(name: &PluginName, running: &Running) -> Value {
     match state.phase {
         Phase::Running => page["waits"] = running.wait.to_string().into(),
         Phase::Stopped => page["waits"] = Wait::Operator.to_string().into(),
+        Phase::Promoted if !running.is_loaded() => {
+            page["waits"] = "waits for the new version, which is not loaded: its failurePolicy decides until then"
+                .into();
+        }
         Phase::Promoted | Phase::RolledBack => {}
     }
     if running.asks_for_promotion {

@@ -16,7 +16,11 @@ impl Rollouts {
         let Some(change) = state.last() else { return };
         self.metrics
             .rollout_changed(plugin, phase, change.by.as_str());
-        let (step, by, reason) = (state.step + 1, change.by.as_str(), &change.reason);
+        let (step, by, reason) = (
+            state.step.saturating_add(1),
+            change.by.as_str(),
+            &change.reason,
+        );
         match state.phase {
             Phase::Running => {
                 tracing::info!(plugin, step, by, reason, "rollout: step begins");
@@ -56,6 +60,10 @@ impl Rollouts {
         let (Some(store), Some(running)) = (&self.store, self.running.get_mut(name)) else {
             return;
         };
+        // The file may have a later state than this one.
+        if running.is_unreadable {
+            return;
+        }
         let Some(state) = running.seen() else { return };
         let is_due = if running.has_failed {
             is_time
@@ -69,11 +77,13 @@ impl Rollouts {
             Ok(()) => {
                 running.is_dirty = false;
                 running.has_failed = false;
+                running.file_problem = None;
                 running.written = state.observed;
             }
             Err(_) if running.has_failed => {}
             Err(error) => {
                 running.has_failed = true;
+                running.file_problem = Some(format!("the state cannot be written: {error}"));
                 tracing::warn!(
                     plugin = %name, %error,
                     "failed to write the state of the rollout (registries.cacheDirectory); a restart would go back to the state before"

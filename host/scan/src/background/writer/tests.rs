@@ -170,3 +170,34 @@ async fn reports_stay_while_what_they_are_about_cannot_be_read() {
     assert_eq!((outcome.written, cluster.writes.get()), (1, 1));
     assert!(cluster.reports.borrow().is_empty());
 }
+
+#[tokio::test]
+async fn report_of_before_a_restart_outlives_one_partial_scan() {
+    let cluster = Cluster::default();
+    let own = (Some("shop".to_owned()), "tollgate".to_owned());
+    cluster.reports.borrow_mut().insert(own.clone(), 7);
+    let mut writer = Writer::default();
+    let partial = async |writer: &mut Writer| {
+        write_without(&["pods"], &cluster, writer, &mut alone(), &["shop"]).await
+    };
+    // Results about pods are in the report, and this process has none.
+    let first = partial(&mut writer).await;
+    assert_eq!((first.written, cluster.writes.get()), (0, 0));
+    assert_eq!(cluster.reports.borrow().get(&own), Some(&7));
+    // Pods cannot be read at all: the rest must not become stale.
+    partial(&mut writer).await;
+    assert_eq!(cluster.writes.replace(0), 1);
+    let same = partial(&mut writer).await;
+    assert_eq!((same.written, cluster.writes.get()), (0, 0));
+    // Where there is no report yet, the results are written at once.
+    let new = Cluster::default();
+    write_without(
+        &["pods"],
+        &new,
+        &mut Writer::default(),
+        &mut alone(),
+        &["shop"],
+    )
+    .await;
+    assert_eq!(new.writes.get(), 1);
+}
