@@ -4,9 +4,9 @@
 //! two users. Nothing in it depends on the time or the folder of the build: the same sources, compiler and CAs give the
 //! same digest.
 
-mod elf;
-mod layout;
-mod tar;
+pub(crate) mod elf;
+pub(crate) mod layout;
+pub(crate) mod tar;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ impl Image {
 }
 
 /// Returns the name of the architecture in an image.
-fn architecture(target: &str) -> anyhow::Result<&'static str> {
+pub(crate) fn architecture(target: &str) -> anyhow::Result<&'static str> {
     match target.split('-').next() {
         Some("x86_64") => Ok("amd64"),
         Some("aarch64") => Ok("arm64"),
@@ -101,7 +101,12 @@ fn architecture(target: &str) -> anyhow::Result<&'static str> {
 }
 
 /// The root file system of the image.
-fn root(program: &[u8], plugins: &Plugins, cas: &[u8], time: u64) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn root(
+    program: &[u8],
+    plugins: &Plugins,
+    cas: &[u8],
+    time: u64,
+) -> anyhow::Result<Vec<u8>> {
     let mut root = Tar::new(time);
     for folder in ["etc/", "etc/ssl/", "etc/ssl/certs/"] {
         root.folder(folder, 0o755)?;
@@ -119,10 +124,10 @@ fn root(program: &[u8], plugins: &Plugins, cas: &[u8], time: u64) -> anyhow::Res
 }
 
 /// The bytes of plugins by the names of their files.
-type Plugins = BTreeMap<String, Vec<u8>>;
+pub(crate) type Plugins = BTreeMap<String, Vec<u8>>;
 
 /// Compiles what is in the image. The paths of this machine are not in it.
-struct Build<'w> {
+pub(crate) struct Build<'w> {
     workspace: &'w Workspace,
     into: PathBuf,
     time: u64,
@@ -133,7 +138,7 @@ struct Build<'w> {
 // === impl Build ===
 
 impl<'w> Build<'w> {
-    fn new(workspace: &'w Workspace, time: u64) -> anyhow::Result<Self> {
+    pub(crate) fn new(workspace: &'w Workspace, time: u64) -> anyhow::Result<Self> {
         let root = workspace.root().display().to_string();
         let home = cargo_home()?.display().to_string();
         let into = workspace.target().join("image-build");
@@ -148,7 +153,7 @@ impl<'w> Build<'w> {
     }
 
     /// Compiles the host.
-    fn host(&self, target: &str) -> anyhow::Result<PathBuf> {
+    pub(crate) fn host(&self, target: &str) -> anyhow::Result<PathBuf> {
         toolchain::ensure_target(target)?;
         let compiler = compiler(target)?;
         let name = target.replace('-', "_");
@@ -172,7 +177,7 @@ impl<'w> Build<'w> {
     }
 
     /// Compiles the plugins of `plugins/`.
-    fn plugins(&self) -> anyhow::Result<Plugins> {
+    pub(crate) fn plugins(&self) -> anyhow::Result<Plugins> {
         toolchain::ensure_wasm_target()?;
         let mut command = self.cargo(WASM, PLUGIN_PROFILE);
         let packages = self.workspace.plugins();
@@ -231,7 +236,7 @@ fn cargo_home() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the time of the image in seconds since 1970.
-fn source_date(workspace: &Workspace) -> anyhow::Result<u64> {
+pub(crate) fn source_date(workspace: &Workspace) -> anyhow::Result<u64> {
     if let Ok(given) = std::env::var("SOURCE_DATE_EPOCH") {
         return given.parse().with_context(|| {
             format!("SOURCE_DATE_EPOCH is `{given}`: expected seconds since 1970")
@@ -249,7 +254,7 @@ fn source_date(workspace: &Workspace) -> anyhow::Result<u64> {
     Ok(committed.unwrap_or(0))
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 

@@ -21,6 +21,7 @@ mod describe;
 #[doc(hidden)]
 pub mod fuzzing;
 mod helper;
+mod images;
 mod last_good;
 mod manifest;
 mod patience;
@@ -49,6 +50,7 @@ pub use causes::{
     AuthoritiesProblem, ChallengeError, ConnectionError, KeysProblem, RootProblem, SetupError,
 };
 pub use describe::Described;
+pub use images::{BoundImages, ImageObserver, Images};
 pub use last_good::{LastGood, Served};
 pub use manifest::ArtifactError;
 pub use patience::{Patience, Start};
@@ -78,6 +80,8 @@ type Known = (Option<Stamp>, Arc<Host>);
 
 /// Receives the progress of transfers.
 pub trait Progress: Send + Sync {
+    /// A request is about to be sent, to the registry or to where it leads.
+    fn requested(&self) {}
     /// A download of this many bytes begins.
     fn pulling(&self, total_bytes: u64);
     /// An upload of this many bytes begins.

@@ -25,6 +25,8 @@ struct Referrer {
     artifact_type: Option<String>,
 }
 
+/// Media type of the config of an artifact without one.
+const EMPTY_CONFIG: &str = "application/vnd.oci.empty.v1+json";
 /// Maximum size of the manifest of a bundle, in bytes. All of them are in memory at once. cosign writes about 1 KiB.
 const MAX_BYTES: u64 = 256 << 10;
 
@@ -98,18 +100,37 @@ impl Session<'_> {
 }
 
 /// The digests in a list of referrers that are bundles. A list that is no list is empty.
+///
+/// cosign 2.6 writes the type of the empty config into the list under a tag, and some registries do so in their answer.
+/// The manifest says what such a referrer is, so it counts after those that the list says to be bundles.
 pub(super) fn bundles_in(list: &[u8]) -> Vec<String> {
     let index: Index = serde_json::from_slice(list).unwrap_or(Index {
         manifests: Vec::new(),
     });
-    let bundles = index.manifests.into_iter().filter(|referrer| {
-        let kind = referrer.artifact_type.as_deref();
-        kind.is_some_and(bundle::is_bundle) && is_digest(&referrer.digest)
-    });
+    let referrers = index.manifests.into_iter();
+    let (bundles, others): (Vec<Referrer>, Vec<Referrer>) = referrers
+        .filter(|referrer| is_digest(&referrer.digest))
+        .partition(|referrer| referrer.is_bundle());
+    let unknown = others.into_iter().filter(Referrer::may_be_bundle);
     bundles
+        .into_iter()
+        .chain(unknown)
         .map(|referrer| referrer.digest)
         .take(MAX_SIGNATURES)
         .collect()
+}
+
+// === impl Referrer ===
+
+impl Referrer {
+    fn is_bundle(&self) -> bool {
+        self.artifact_type.as_deref().is_some_and(bundle::is_bundle)
+    }
+
+    /// Whether the list does not say what this is.
+    fn may_be_bundle(&self) -> bool {
+        self.artifact_type.as_deref() == Some(EMPTY_CONFIG)
+    }
 }
 
 /// Turns "not found" into nothing.
@@ -144,13 +165,15 @@ mod tests {
     #[test]
     fn finds_bundles_among_referrers() {
         let digest = format!("sha256:{}", "a".repeat(64));
+        let other = format!("sha256:{}", "b".repeat(64));
         let list = serde_json::json!({"manifests": [
+            {"digest": other, "artifactType": EMPTY_CONFIG},
             {"digest": digest, "artifactType": bundle::BUNDLE_V03},
             {"digest": digest, "artifactType": "application/spdx+json"},
             {"digest": digest},
             {"digest": "../../etc", "artifactType": bundle::BUNDLE_V03},
         ]});
-        assert_eq!(bundles_in(list.to_string().as_bytes()), [digest]);
+        assert_eq!(bundles_in(list.to_string().as_bytes()), [digest, other]);
         assert!(bundles_in(b"not a list").is_empty());
         assert!(bundles_in(b"{}").is_empty());
     }

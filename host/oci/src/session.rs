@@ -70,7 +70,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// fail.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const MAX_TOKEN_BYTES: u64 = 1 << 20;
-const DOCKER_CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+pub(super) const DOCKER_CONTENT_DIGEST: HeaderName =
+    HeaderName::from_static("docker-content-digest");
 /// The name of Docker Hub in references, and the host of its registry.
 const DOCKER_HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
 
@@ -393,6 +394,9 @@ impl<'c> Session<'c> {
         let mut request = request.build().map_err(|error| self.failed(error))?;
         for _ in 0..=MAX_REDIRECTS {
             self.check(request.url()).await?;
+            if let Some(progress) = self.progress {
+                progress.requested();
+            }
             let next = request.try_clone();
             let sent = self.host.client.execute(request).await;
             let response = sent.map_err(|error| self.failed(error))?;

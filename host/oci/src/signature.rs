@@ -27,7 +27,7 @@ pub(super) use assessment::Assessment;
 pub use assessment::Found;
 pub(super) use key::PublicKey;
 pub(super) use keyless::Root;
-pub(super) use trust::{Proof, Trust, Trusted};
+pub(super) use trust::{Proof, Readied, Trust, Trusted};
 
 use super::RegistryError;
 use super::manifest::{Descriptor, Manifest, is_digest};

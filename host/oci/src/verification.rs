@@ -127,7 +127,7 @@ impl Registry {
 
     /// Examines the signatures of an artifact. With a hold, ends when the policy is met, keeps what proves something, and
     /// returns the digests of the manifests that it is in.
-    async fn collect(
+    pub(super) async fn collect(
         &self,
         session: &mut Session<'_>,
         trusted: &Trusted,

@@ -3,6 +3,7 @@
 //! The archive is the layout in a tar, with the `manifest.json` of docker beside it: docker, podman, containerd and kind
 //! load it.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -13,26 +14,34 @@ use sha2::{Digest as _, Sha256};
 
 use super::tar::Tar;
 
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// The list of the manifests in a layout.
+pub(crate) const INDEX_FILE: &str = "index.json";
+/// The content of the file `oci-layout`.
+pub(crate) const LAYOUT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
+
+/// The bytes of the files of a layout, by their names.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
 /// User and group of the process, as in other images without root.
 const USER: &str = "65532:65532";
 
 /// The parts of an image.
-pub(super) struct Contents {
+pub(crate) struct Contents {
     /// Name and tag.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Version of the host.
-    pub(super) version: &'static str,
+    pub(crate) version: &'static str,
     /// Architecture, as images name it.
-    pub(super) architecture: &'static str,
+    pub(crate) architecture: &'static str,
     /// Time of the image in seconds since 1970.
-    pub(super) time: u64,
+    pub(crate) time: u64,
     /// The only layer, as a tar.
-    pub(super) layer: Vec<u8>,
+    pub(crate) layer: Vec<u8>,
 }
 
 /// A file of the layout with its description.
@@ -45,7 +54,16 @@ struct Blob {
 
 impl Contents {
     /// Writes `layout` and `image.tar` into a folder. Returns the digest of the manifest.
-    pub(super) fn write(&self, output: &Path) -> anyhow::Result<String> {
+    pub(crate) fn write(&self, output: &Path) -> anyhow::Result<String> {
+        let (mut files, digest, docker) = self.files()?;
+        write_layout(&output.join("layout"), &files)?;
+        files.insert("manifest.json".to_owned(), docker);
+        write_file(&output.join("image.tar"), &archive(&files, self.time)?)?;
+        Ok(digest)
+    }
+
+    /// The files of the layout by their names, the digest of the manifest, and the `manifest.json` of docker.
+    pub(crate) fn files(&self) -> anyhow::Result<(Files, String, Vec<u8>)> {
         let layer = Blob {
             bytes: compressed(&self.layer)?,
             kind: LAYER,
@@ -71,22 +89,16 @@ impl Contents {
             "RepoTags": [self.name],
             "Layers": [layer.path()],
         }]);
-        let mut files = vec![
+        let mut files = Files::from([
             (
-                "index.json".to_owned(),
+                INDEX_FILE.to_owned(),
                 self.index(&manifest).to_string().into_bytes(),
             ),
-            (
-                "oci-layout".to_owned(),
-                br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec(),
-            ),
-        ];
+            ("oci-layout".to_owned(), LAYOUT.to_vec()),
+        ]);
         let blobs = [config, layer, manifest];
         files.extend(blobs.into_iter().map(|blob| (blob.path(), blob.bytes)));
-        write_layout(&output.join("layout"), &files)?;
-        files.push(("manifest.json".to_owned(), docker.to_string().into_bytes()));
-        write_file(&output.join("image.tar"), &self.archive(&files)?)?;
-        Ok(digest)
+        Ok((files, digest, docker.to_string().into_bytes()))
     }
 
     fn config(&self) -> Value {
@@ -116,17 +128,6 @@ impl Contents {
         });
         json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor]})
     }
-
-    fn archive(&self, files: &[(String, Vec<u8>)]) -> anyhow::Result<Vec<u8>> {
-        let mut archive = Tar::new(self.time);
-        for folder in ["blobs/", "blobs/sha256/"] {
-            archive.folder(folder, 0o755)?;
-        }
-        for (name, bytes) in files {
-            archive.file(name, 0o644, bytes)?;
-        }
-        Ok(archive.finish())
-    }
 }
 
 // === impl Blob ===
@@ -148,7 +149,19 @@ impl Blob {
     }
 }
 
-fn write_layout(folder: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<()> {
+/// Packs the files of a layout into an archive.
+pub(crate) fn archive(files: &Files, time: u64) -> anyhow::Result<Vec<u8>> {
+    let mut archive = Tar::new(time);
+    for folder in ["blobs/", "blobs/sha256/"] {
+        archive.folder(folder, 0o755)?;
+    }
+    for (name, bytes) in files {
+        archive.file(name, 0o644, bytes)?;
+    }
+    Ok(archive.finish())
+}
+
+fn write_layout(folder: &Path, files: &Files) -> anyhow::Result<()> {
     // Blobs of an earlier image do not stay.
     if folder.exists() {
         std::fs::remove_dir_all(folder)
@@ -160,7 +173,7 @@ fn write_layout(folder: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<()
     Ok(())
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(cannot)?;
@@ -169,7 +182,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Compresses without the time and the name that gzip otherwise records.
-fn compressed(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn compressed(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut encoder = GzBuilder::new()
         .mtime(0)
         .write(Vec::new(), Compression::best());
@@ -177,14 +190,14 @@ fn compressed(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hash}")
 }
 
 /// Formats a time in seconds since 1970 as UTC.
-fn rfc3339(time: u64) -> String {
+pub(crate) fn rfc3339(time: u64) -> String {
     let (days, seconds) = (time / 86400, time % 86400);
     // Days since 0000-03-01, so that a leap day is the last day of a year.
     let days = days + 719_468;

@@ -6,7 +6,7 @@ use anyhow::ensure;
 const BLOCK: usize = 512;
 
 /// An archive that is being written. All entries belong to root and have the same time.
-pub(super) struct Tar {
+pub(crate) struct Tar {
     bytes: Vec<u8>,
     time: u64,
 }
@@ -14,7 +14,7 @@ pub(super) struct Tar {
 // === impl Tar ===
 
 impl Tar {
-    pub(super) fn new(time: u64) -> Self {
+    pub(crate) fn new(time: u64) -> Self {
         Self {
             bytes: Vec::new(),
             time,
@@ -22,12 +22,12 @@ impl Tar {
     }
 
     /// Adds a folder. Its name ends with `/`.
-    pub(super) fn folder(&mut self, name: &str, mode: u32) -> anyhow::Result<()> {
+    pub(crate) fn folder(&mut self, name: &str, mode: u32) -> anyhow::Result<()> {
         self.header(name, b'5', mode, 0)
     }
 
     /// Adds a file.
-    pub(super) fn file(&mut self, name: &str, mode: u32, content: &[u8]) -> anyhow::Result<()> {
+    pub(crate) fn file(&mut self, name: &str, mode: u32, content: &[u8]) -> anyhow::Result<()> {
         self.header(name, b'0', mode, content.len())?;
         self.bytes.extend_from_slice(content);
         let end = self.bytes.len().next_multiple_of(BLOCK);
@@ -36,7 +36,7 @@ impl Tar {
     }
 
     /// Ends the archive with two empty blocks.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.resize(self.bytes.len() + 2 * BLOCK, 0);
         self.bytes
     }

@@ -85,6 +85,18 @@ impl<'t> Assessment<'t> {
         self.digest
     }
 
+    /// The names of the signers who have signed.
+    pub(crate) fn signer_names(&self) -> Vec<Box<str>> {
+        let signers = self.signers.iter();
+        let names = signers.map(|signer| self.trusted.policy.signers[*signer].name.clone());
+        names.collect()
+    }
+
+    /// Whether nothing was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
     /// Whether the policy is met.
     pub(crate) fn is_met(&self) -> bool {
         self.missing().is_empty()

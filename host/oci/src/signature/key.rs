@@ -86,6 +86,14 @@ impl PublicKey {
         })
     }
 
+    /// SHA-256 of the key and its kind.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        digest.update([self.kind as u8]);
+        digest.update(&self.bytes);
+        digest.finalize().into()
+    }
+
     pub(super) fn has_signed(&self, payload: &[u8], signature: &[u8]) -> bool {
         let plain = self.kind.algorithms().into_iter().any(|algorithm| {
             let key = UnparsedPublicKey::new(algorithm, &self.bytes);

@@ -6,9 +6,10 @@
 
 use std::path::Path;
 
+use sha2::{Digest as _, Sha256};
 use sigstore_verify::trust_root::TrustedRoot;
 use sigstore_verify::types::{Bundle, Sha256Hash, SignatureContent};
-use sigstore_verify::{VerificationPolicy, Verifier};
+use sigstore_verify::{VerificationPolicy, VerificationResult, Verifier};
 use time::OffsetDateTime;
 
 use super::{provider, shown};
@@ -19,6 +20,8 @@ use crate::causes::RootProblem;
 pub(crate) struct Root {
     verifier: Verifier,
     policy: VerificationPolicy,
+    /// SHA-256 of its text.
+    digest: [u8; 32],
 }
 
 /// A verified identity.
@@ -82,7 +85,13 @@ impl Root {
         Ok(Self {
             verifier: Verifier::new(&root).map_err(|error| shown(&error.to_string()))?,
             policy,
+            digest: Sha256::digest(text).into(),
         })
+    }
+
+    /// SHA-256 of the text that it was read from.
+    pub(super) fn digest(&self) -> &[u8; 32] {
+        &self.digest
     }
 
     /// Verifies a bundle about the manifest with this digest. Returns the identity and the signed payload, or the reason
@@ -103,6 +112,28 @@ impl Root {
             .verifier
             .verify(digest, &bundle, &self.policy)
             .map_err(|error| error.to_string())?;
+        let certified = Certified::of(&verified)?;
+        Ok((certified, envelope.payload.as_bytes().to_vec()))
+    }
+
+    /// Verifies a bundle about a file or the subject of a statement, which no artifact has.
+    #[cfg(test)]
+    pub(super) fn verify_file(&self, bundle: &[u8], file: &[u8]) -> Result<Certified, String> {
+        provider::texts::remember(file);
+        let text = std::str::from_utf8(bundle).map_err(|error| error.to_string())?;
+        let bundle = Bundle::from_json(text).map_err(|error| error.to_string())?;
+        let verified = self
+            .verifier
+            .verify(file, &bundle, &self.policy)
+            .map_err(|error| error.to_string())?;
+        Certified::of(&verified)
+    }
+}
+
+// === impl Certified ===
+
+impl Certified {
+    fn of(verified: &VerificationResult) -> Result<Self, String> {
         let certificate = verified
             .certificate()
             .filter(|_| verified.certificate_verified());
@@ -113,11 +144,10 @@ impl Root {
         let issuer = verified.issuer().ok_or("its certificate names no issuer")?;
         let issued = OffsetDateTime::from_unix_timestamp(certificate.not_before.as_second())
             .map_err(|error| error.to_string())?;
-        let certified = Certified {
+        Ok(Self {
             subject: subject.as_str().to_owned(),
             issuer: issuer.to_owned(),
             issued,
-        };
-        Ok((certified, envelope.payload.as_bytes().to_vec()))
+        })
     }
 }

@@ -3,6 +3,7 @@
 mod conformance;
 mod keyless;
 mod recorded;
+mod registries;
 
 use serde_json::{Value, json};
 use tollgate_config::{Config, SignaturePolicy, SignatureRequirement};

@@ -1,5 +1,8 @@
 //! The policy for one artifact, with the keys and the trusted root that it names.
 
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
 use tollgate_config::{Reference, SignaturePolicy, SignatureRequirement, Signatures, SignerProof};
 
 use super::bundle::{self, By};
@@ -29,7 +32,14 @@ pub(crate) struct Trusted {
     pub(super) repository: String,
     /// The keys of each signer. An identity has none.
     keys: Vec<Vec<PublicKey>>,
-    root: Option<Root>,
+    root: Option<Arc<Root>>,
+}
+
+/// A policy with the files that it names, for artifacts of any repository.
+pub(crate) struct Readied {
+    policy: SignaturePolicy,
+    keys: Vec<Vec<PublicKey>>,
+    root: Option<Arc<Root>>,
 }
 
 /// The meaning of one verified layer.
@@ -66,16 +76,17 @@ impl Trust {
                 repository: reference.name(),
             },
             SignatureRequirement::Policy(policy) => {
-                Self::Policy(Box::new(Trusted::read(policy, reference)?))
+                Self::Policy(Box::new(Readied::read(policy)?.of(reference)))
             }
         })
     }
 }
 
-// === impl Trusted ===
+// === impl Readied ===
 
-impl Trusted {
-    fn read(policy: &SignaturePolicy, reference: &Reference) -> Result<Self, RegistryError> {
+impl Readied {
+    /// Reads the keys and the trusted root of a policy.
+    pub(crate) fn read(policy: &SignaturePolicy) -> Result<Self, RegistryError> {
         let keys = policy.signers.iter().map(|signer| match &signer.proof {
             SignerProof::Key(path) => PublicKey::read(path),
             SignerProof::Identity { .. } => Ok(Vec::new()),
@@ -87,9 +98,46 @@ impl Trusted {
             .any(|signer| matches!(signer.proof, SignerProof::Identity { .. }));
         let root = policy.trusted_root.as_deref().filter(|_| has_identities);
         let root = root.map(Root::read).transpose()?;
-        Ok(Self::of(policy.clone(), reference, keys, root))
+        Ok(Self {
+            policy: policy.clone(),
+            keys,
+            root: root.map(Arc::new),
+        })
     }
 
+    /// The policy for the artifacts of one repository.
+    pub(crate) fn of(&self, reference: &Reference) -> Trusted {
+        Trusted {
+            policy: self.policy.clone(),
+            repository: reference.name(),
+            keys: self.keys.clone(),
+            root: self.root.clone(),
+        }
+    }
+
+    /// The policy as it was written.
+    pub(crate) fn policy(&self) -> &SignaturePolicy {
+        &self.policy
+    }
+
+    /// A digest of everything that decides whether an artifact meets the policy.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        digest.update(format!("{:?}", self.policy));
+        for keys in &self.keys {
+            digest.update((keys.len() as u64).to_le_bytes());
+            keys.iter().for_each(|key| digest.update(key.digest()));
+        }
+        if let Some(root) = &self.root {
+            digest.update(root.digest());
+        }
+        digest.finalize().into()
+    }
+}
+
+// === impl Trusted ===
+
+impl Trusted {
     /// A policy with keys and a trusted root that were read already.
     pub(crate) fn of(
         policy: SignaturePolicy,
@@ -101,7 +149,7 @@ impl Trusted {
             policy,
             repository: reference.name(),
             keys,
-            root,
+            root: root.map(Arc::new),
         }
     }
 
@@ -167,7 +215,7 @@ impl Trusted {
         digest: &str,
         bundle: &[u8],
     ) -> Result<Proof, String> {
-        let opened = bundle::open(owners, self.root.as_ref(), digest, bundle);
+        let opened = bundle::open(owners, self.root.as_deref(), digest, bundle);
         let (by, statement) = opened.map_err(|refusal| refusal.to_string())?;
         let (signer, who) = match by {
             By::Key { owner, fingerprint } => (

@@ -1,5 +1,7 @@
 //! Bundles of Sigstore's public instances, good and bad, which the package `sigstore-verify` brings. No network.
 
+mod suite;
+
 use std::path::PathBuf;
 
 use sigstore_verify::trust_root::{
