@@ -1,3 +1,5 @@
+mod library;
+mod oracle;
 mod policy;
 mod sprintf;
 mod suites;

@@ -1,49 +1,10 @@
 //! Runs the suites of Gatekeeper's library.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::{Value as Json, json};
 use tollgate_sdk::testing::{Outcome, TestReview};
 
+use super::library::{library, one, suites, yaml};
 use crate::Gatekeeper;
-
-fn yaml(path: &Path) -> Vec<Json> {
-    let mut text =
-        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    // One template has a line of a quoted text that is not indented enough for this parser. kubectl accepts it.
-    text = text.replace(
-        "\n              to false.\"",
-        "\n                to false.\"",
-    );
-    serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn one(path: &Path) -> Json {
-    yaml(path)
-        .into_iter()
-        .find(|document| !document.is_null())
-        .unwrap()
-}
-
-fn library() -> Option<PathBuf> {
-    let shared = std::env::var_os("TOLLGATE_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    let root = shared.join("conformance/gatekeeper-library/library");
-    root.is_dir().then_some(root)
-}
-
-fn suites(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            suites(&path, into);
-        } else if path.ends_with("suite.yaml") {
-            into.push(path);
-        }
-    }
-}
 
 /// Compares one assertion with the messages of a case.
 fn mismatch(assertion: &Json, messages: &[String]) -> Option<String> {
@@ -77,9 +38,7 @@ fn gatekeepers_library_gives_the_expected_results() {
         println!("SKIPPED: the suites of gatekeeper-library are not here");
         return;
     };
-    let mut files = Vec::new();
-    suites(&library, &mut files);
-    files.sort();
+    let files = suites(&library);
     let (mut cases, mut wrong) = (0, Vec::new());
     for file in &files {
         let folder = file.parent().unwrap();
