@@ -1,4 +1,4 @@
-//! Rust bindings of the contract, generated from `wit/`.
+//! Rust bindings of the contract, generated from `wit/`. `export` finds `mutate` and `validate`.
 
 /// Bindings for every plugin: the imports that each may use, and the lifecycle that each exports.
 pub mod every_plugin {
@@ -13,6 +13,7 @@ pub mod every_plugin {
                 import tollgate:admission/cluster@0.1.0;
                 import tollgate:admission/access@0.1.0;
                 import tollgate:admission/grants@0.1.0;
+                import tollgate:admission/images@0.1.0;
                 export tollgate:admission/lifecycle@0.1.0;
             }
         ",
@@ -21,39 +22,7 @@ pub mod every_plugin {
     });
 }
 
-/// Bindings for the interface that mutators export in addition.
-pub mod every_mutator {
-    wasmtime::component::bindgen!({
-        path: "../../wit",
-        inline: "
-            package tollgate:host;
-            world every-mutator {
-                export tollgate:admission/mutating@0.1.0;
-            }
-        ",
-        world: "tollgate:host/every-mutator",
-        exports: { default: async },
-        with: { "tollgate:admission/types@0.1.0": super::every_plugin::tollgate::admission::types },
-    });
-}
-
-/// Bindings for the interface that validators export in addition.
-pub mod every_validator {
-    wasmtime::component::bindgen!({
-        path: "../../wit",
-        inline: "
-            package tollgate:host;
-            world every-validator {
-                export tollgate:admission/validating@0.1.0;
-            }
-        ",
-        world: "tollgate:host/every-validator",
-        exports: { default: async },
-        with: { "tollgate:admission/types@0.1.0": super::every_plugin::tollgate::admission::types },
-    });
-}
-
-pub use every_mutator::EveryMutatorIndices;
 pub use every_plugin::EveryPluginIndices;
-pub use every_plugin::tollgate::admission::{access, clock, cluster, logging, review, types};
-pub use every_validator::EveryValidatorIndices;
+pub use every_plugin::tollgate::admission::{
+    access, clock, cluster, images, logging, review, types,
+};

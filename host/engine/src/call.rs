@@ -23,8 +23,9 @@ use super::tenants::Admitted;
 use super::ticker::Running;
 use tollgate_admission::Phase;
 use tollgate_admission::access::Question;
+use tollgate_admission::images::Question as ImageQuestion;
 
-use super::{Engine, FUEL_BETWEEN_YIELDS, access};
+use super::{Engine, FUEL_BETWEEN_YIELDS, access, images};
 
 /// The result and the cost of one call.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub struct CallReport {
     awaits: Option<Awaits>,
     /// What the call and earlier attempts have been answered about rights. None without the capability `access`.
     answers: Option<Box<Asking>>,
+    /// What the call and earlier attempts have been answered about images. None without the capability `images`.
+    images: Option<Box<images::Asking>>,
     /// Number of log lines that the call has written.
     log_lines: u32,
 }
@@ -62,6 +65,8 @@ enum Awaits {
     Namespace,
     /// What a user may do.
     Access(Box<Question>),
+    /// Whether images are signed.
+    Images(Vec<ImageQuestion>),
 }
 
 /// Why a call has no answer.
@@ -106,6 +111,7 @@ impl CallReport {
             memory_bytes: 0,
             awaits: None,
             answers: None,
+            images: None,
             log_lines,
         }
     }
@@ -118,6 +124,8 @@ struct Earlier {
     log_lines: u32,
     /// The answers about rights that they have got.
     answers: Option<Box<Asking>>,
+    /// The answers about images that they have got.
+    images: Option<Box<images::Asking>>,
 }
 
 // === impl Earlier ===
@@ -127,6 +135,7 @@ impl Earlier {
         Self {
             log_lines: report.log_lines,
             answers: report.answers.take(),
+            images: report.images.take(),
         }
     }
 }
@@ -141,7 +150,7 @@ impl Guest {
     /// A plugin that asks for a namespace which the host has to look up is called twice. The first attempt ends at the
     /// question, because a host function cannot wait. The second one begins anew after the lookup, with all its limits
     /// and the same deadline. Nobody sees the first attempt: an instance shares nothing with the next. The same happens
-    /// for each right that the host has to ask kube-apiserver about.
+    /// for each right that the host has to ask kube-apiserver about, and for images that it has to ask registries about.
     // Without this, the caller copies the future, which takes kilobytes.
     #[inline]
     pub async fn call(
@@ -189,6 +198,11 @@ impl Guest {
                 Awaits::Access(question) => {
                     let answers = report.answers.as_deref_mut();
                     Box::pin(access::await_answer(answers, question, deadline)).await
+                }
+                Awaits::Images(questions) => {
+                    let answers = report.images.as_deref_mut();
+                    Box::pin(images::await_answers(answers, questions, deadline)).await;
+                    Ok(())
                 }
             };
             began = Instant::now();
@@ -263,6 +277,9 @@ impl Guest {
         if earlier.answers.is_some() {
             state.access = earlier.answers;
         }
+        if earlier.images.is_some() {
+            state.images = earlier.images;
+        }
         let mut store = self.store(
             engine,
             state,
@@ -304,6 +321,10 @@ impl Guest {
                 asking
                     .and_then(|asking| asking.awaited())
                     .map(Awaits::Access)
+            }
+            Some(Stop::AwaitsImages) => {
+                let asking = state.images.as_mut();
+                asking.map(|asking| Awaits::Images(asking.awaited()))
             }
             _ => None,
         };
@@ -360,6 +381,7 @@ impl Guest {
             memory_bytes: state.memory_bytes,
             awaits,
             answers: state.access,
+            images: state.images,
             log_lines: state.log_lines.max(lines_before),
         }
     }
@@ -427,24 +449,16 @@ impl Guest {
                 return Err(Stop::Contract(what).into());
             }
         }
-        match (phase, &self.mutating, &self.validating) {
-            (Phase::Mutate, Some(mutating), _) => {
-                let mutator = mutating.load(&mut *store, &instance)?;
-                Ok(RawAnswer::Mutation(
-                    mutator
-                        .tollgate_admission_mutating()
-                        .call_mutate(store)
-                        .await?,
-                ))
+        match (phase, &self.mutate, &self.validate) {
+            (Phase::Mutate, Some(mutate), _) => {
+                let mutate = mutate.load(&mut *store, &instance)?;
+                let (mutation,) = mutate.call_async(store, ()).await?;
+                Ok(RawAnswer::Mutation(mutation))
             }
-            (Phase::Validate, _, Some(validating)) => {
-                let validator = validating.load(&mut *store, &instance)?;
-                Ok(RawAnswer::Verdict(
-                    validator
-                        .tollgate_admission_validating()
-                        .call_validate(store)
-                        .await?,
-                ))
+            (Phase::Validate, _, Some(validate)) => {
+                let validate = validate.load(&mut *store, &instance)?;
+                let (verdict,) = validate.call_async(store, ()).await?;
+                Ok(RawAnswer::Verdict(verdict))
             }
             _ => {
                 Err(Stop::Contract(format!("the plugin does not export `{}`", phase.name())).into())

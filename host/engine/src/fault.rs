@@ -188,6 +188,9 @@ pub enum Stop {
     /// The plugin asked about a right that nobody has looked up yet. The host makes the call again after the answer.
     #[error("kube-apiserver has to be asked about a right first")]
     AwaitsAccess,
+    /// The plugin asked about images that nobody has verified yet. The host makes the call again after the answers.
+    #[error("registries have to be asked about images first")]
+    AwaitsImages,
 }
 
 // === impl Fault ===
@@ -366,6 +369,10 @@ impl Fault {
                 what: stop.to_string(),
             },
             Stop::AwaitsAccess => Self::AccessUnavailable {
+                what: stop.to_string(),
+            },
+            // The host makes the call again, so nobody sees this.
+            Stop::AwaitsImages => Self::EngineError {
                 what: stop.to_string(),
             },
         }

@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
+use tollgate_admission::images::ImageVerifier;
 use tollgate_config::lookup::Lookups;
-use tollgate_config::{Access, Capability, Limits, PluginName};
+use tollgate_config::{Access, Capability, Images, Limits, PluginName};
 use tollgate_lookups::Granted;
 use wasmparser::{Instance, Parser, Payload};
 use wasmtime::component::{Component, InstancePre};
 
 use super::access::{self, Grant};
-use super::bindings::{EveryMutatorIndices, EveryPluginIndices, EveryValidatorIndices};
+use super::bindings::EveryPluginIndices;
+use super::bindings::types::{Mutation, Verdict};
+use super::export::Export;
+use super::images;
 use super::lookups::{Bound, no_tables};
 use super::state::CallState;
 use super::{Engine, PER_COMPONENT};
@@ -22,8 +26,8 @@ pub struct Guest {
     pub(super) name: PluginName,
     pub(super) instance: InstancePre<CallState>,
     pub(super) lifecycle: EveryPluginIndices,
-    pub(super) mutating: Option<EveryMutatorIndices>,
-    pub(super) validating: Option<EveryValidatorIndices>,
+    pub(super) mutate: Option<Export<(), (Mutation,)>>,
+    pub(super) validate: Option<Export<(), (Verdict,)>>,
     pub(super) configured: ConfiguredBy,
     pub(super) limits: Arc<Limits>,
     pub(super) slots: Arc<Semaphore>,
@@ -31,6 +35,8 @@ pub struct Guest {
     pub(super) lookups: Bound,
     /// What the plugin may ask about rights. None without the capability `access`.
     pub(super) access: Option<Grant>,
+    /// What the plugin may have verified. None without the capability `images`.
+    pub(super) images: Option<images::Grant>,
     /// The namespace that the plugin is confined to, whose budget pays for its calls.
     pub(super) tenant: Option<Arc<str>>,
 }
@@ -149,10 +155,11 @@ struct Needs {
 const CONTRACT_VERSION: &str = "0.1.0";
 const PACKAGE: &str = "tollgate:admission/";
 /// Interfaces that need a capability: interface name, the key that grants it, capability.
-const CAPABILITIES: [(&str, &str, Capability); 3] = [
+const CAPABILITIES: [(&str, &str, Capability); 4] = [
     ("clock", "capabilities: [clock]", Capability::Clock),
     ("cluster", "lookups", Capability::Cluster),
     ("access", "capabilities: [access]", Capability::Access),
+    ("images", "images", Capability::Images),
 ];
 
 // === impl Interfaces ===
@@ -266,14 +273,14 @@ impl Guest {
         let linker = engine.linker(capabilities).map_err(mismatch)?;
         let instance = linker.instantiate_pre(component).map_err(mismatch)?;
         let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
-        let mutating = interfaces
+        let mutate = interfaces
             .mutating
-            .then(|| EveryMutatorIndices::new(&instance))
+            .then(|| Export::find(component, &interface_name("mutating"), "mutate"))
             .transpose()
             .map_err(mismatch)?;
-        let validating = interfaces
+        let validate = interfaces
             .validating
-            .then(|| EveryValidatorIndices::new(&instance))
+            .then(|| Export::find(component, &interface_name("validating"), "validate"))
             .transpose()
             .map_err(mismatch)?;
         let imports_wasi = component
@@ -283,18 +290,20 @@ impl Guest {
         let slots = Arc::new(Semaphore::new(limits.concurrency as usize));
         let tenant: Option<Arc<str>> = name.namespace().map(Arc::from);
         let has_access = granted.contains(&Capability::Access);
+        let has_images = granted.contains(&Capability::Images);
         Ok(Self {
             name,
             instance,
             lifecycle,
-            mutating,
-            validating,
+            mutate,
+            validate,
             configured,
             limits,
             slots,
             imports_wasi,
             lookups: Bound::new(Lookups::new(), no_tables()),
             access: has_access.then(|| Grant::new(Access::default(), tenant.clone())),
+            images: has_images.then(|| images::Grant::of_tenant(tenant.is_some())),
             tenant,
         })
     }
@@ -319,6 +328,21 @@ impl Guest {
         }
     }
 
+    /// Returns the same plugin with what its configuration lets it have verified, and who verifies it. Without the
+    /// capability `images`, it may have nothing verified.
+    #[must_use]
+    pub fn with_images(
+        self,
+        images: Option<Arc<Images>>,
+        verifier: Option<Arc<dyn ImageVerifier>>,
+    ) -> Self {
+        let grant = |own: &images::Grant| own.with(images, verifier);
+        Self {
+            images: self.images.as_ref().map(grant),
+            ..self
+        }
+    }
+
     /// Returns the same plugin with other limits, and with places for its calls that it shares with nobody. The code and
     /// the lookups are shared.
     ///
@@ -329,14 +353,15 @@ impl Guest {
             name: self.name.clone(),
             instance: self.instance.clone(),
             lifecycle: self.lifecycle.clone(),
-            mutating: self.mutating.clone(),
-            validating: self.validating.clone(),
+            mutate: self.mutate.clone(),
+            validate: self.validate.clone(),
             configured: self.configured.clone(),
             slots: Arc::new(Semaphore::new(limits.concurrency as usize)),
             limits: Arc::new(limits),
             imports_wasi: self.imports_wasi,
             lookups: self.lookups.clone(),
             access: self.access.clone(),
+            images: self.images.clone(),
             tenant: self.tenant.clone(),
         }
     }
@@ -356,8 +381,8 @@ impl Guest {
     #[must_use]
     pub fn interfaces(&self) -> Interfaces {
         Interfaces {
-            mutating: self.mutating.is_some(),
-            validating: self.validating.is_some(),
+            mutating: self.mutate.is_some(),
+            validating: self.validate.is_some(),
         }
     }
 
@@ -440,18 +465,14 @@ fn admit(
         Ok(false)
     };
     if !exports_interface("lifecycle")? {
-        return Err(GuestError::MissingExport(format!(
-            "{PACKAGE}lifecycle@{CONTRACT_VERSION}"
-        )));
+        return Err(GuestError::MissingExport(interface_name("lifecycle")));
     }
     let interfaces = Interfaces {
         mutating: exports_interface("mutating")?,
         validating: exports_interface("validating")?,
     };
     if !interfaces.mutating && !interfaces.validating {
-        return Err(GuestError::MissingExport(format!(
-            "{PACKAGE}validating@{CONTRACT_VERSION}"
-        )));
+        return Err(GuestError::MissingExport(interface_name("validating")));
     }
     if let Some(required) = component.resources_required() {
         let largest = required.num_memories.max(required.num_tables);
@@ -515,6 +536,11 @@ fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestErro
     }
 }
 
+/// Returns the full name of an interface of the contract.
+fn interface_name(interface: &str) -> String {
+    format!("{PACKAGE}{interface}@{CONTRACT_VERSION}")
+}
+
 /// Splits a name of the contract's package into interface and version.
 fn contract_interface(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix(PACKAGE)?.split_once('@')
@@ -544,6 +570,7 @@ mod tests {
         assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
         assert!(refused("tollgate:admission/cluster@0.1.0").contains("add `lookups` to"));
         assert!(refused("tollgate:admission/access@0.1.0").contains("capabilities: [access]"));
+        assert!(refused("tollgate:admission/images@0.1.0").contains("add `images` to"));
         assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));
         for name in [
             "evil:host/exec@1.0.0",

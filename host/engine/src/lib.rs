@@ -16,10 +16,12 @@ mod answer;
 pub mod bindings;
 mod call;
 mod exhaustion;
+mod export;
 mod fault;
 mod grounds;
 mod guest;
 mod host;
+mod images;
 mod lookups;
 mod meter;
 mod namespaces;
@@ -41,6 +43,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tollgate_admission::access::Authorizer;
+use tollgate_admission::images::ImageVerifier;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_config::{Capability, Limits, TenantBudget};
 use tollgate_json::document::{Account, Room};
@@ -180,6 +183,8 @@ pub struct Engine {
     tables: Arc<dyn Tables>,
     /// Who says what users may do.
     authorizer: Arc<dyn Authorizer>,
+    /// Who verifies images instead of the registries of each plugin; `None` for the registries.
+    images: Option<Arc<dyn ImageVerifier>>,
     /// The budget of plugins of namespaces; `None` if nothing limits them beyond their own limits.
     tenants: Option<Arc<Tenants>>,
     exhaustion: Exhaustion,
@@ -261,6 +266,7 @@ impl Engine {
             namespaces: namespaces::no_namespaces(),
             tables: lookups::no_tables(),
             authorizer: access::no_authorizer(),
+            images: None,
             tenants: None,
             exhaustion: Exhaustion::default(),
             reads: None,
@@ -329,7 +335,12 @@ impl Engine {
             .wasm_gc(false);
         if settings.tier == Tier::Portable {
             // With a named target, the compiler ignores the features of this processor.
-            config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
+            let libc = if cfg!(target_env = "musl") {
+                "musl"
+            } else {
+                "gnu"
+            };
+            config.target(&format!("{}-unknown-linux-{libc}", std::env::consts::ARCH))?;
         }
         Ok(config)
     }
@@ -358,6 +369,15 @@ impl Engine {
     #[must_use]
     pub fn with_authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer, ..self }
+    }
+
+    /// Returns the same engine with a verifier that answers instead of the registries, for all plugins.
+    #[must_use]
+    pub fn with_images(self, images: Arc<dyn ImageVerifier>) -> Self {
+        Self {
+            images: Some(images),
+            ..self
+        }
     }
 
     /// Returns the same engine with a record of what its calls read.
@@ -513,6 +533,7 @@ impl Engine {
                 Capability::Clock => host::add_clock(&mut linker)?,
                 Capability::Cluster => lookups::add_to_linker(&mut linker)?,
                 Capability::Access => has_access = true,
+                Capability::Images => images::add_to_linker(&mut linker)?,
             }
         }
         access::add_to_linker(&mut linker, has_access)?;

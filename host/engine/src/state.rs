@@ -14,6 +14,7 @@ use super::bindings::review::Part;
 use super::fault::Stop;
 use super::grounds::{Depth, Grounds};
 use super::guest::Guest;
+use super::images;
 use super::reads::Reads;
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
@@ -42,13 +43,16 @@ pub struct CallState {
     pub(super) lookups: Granted,
     /// Who answers questions about rights, and what has been answered. None without the capability `access`.
     pub(super) access: Option<Box<Asking>>,
+    /// Who verifies images, and what has been answered. None without the capability `images`.
+    pub(super) images: Option<Box<images::Asking>>,
     /// Number of log lines that an earlier attempt of the same call has written.
     pub(super) lines_before: u32,
     pub(super) secrecy: Secrecy,
     pub(super) grounds: Grounds,
     /// The record of reads, if reads are recorded.
     pub(super) reads: Option<Arc<Reads>>,
-    /// Whether the request is an UPDATE. Grounds are needed only for denials of an UPDATE.
+    /// Whether the request is an UPDATE, or one of a workload whose template the plugin gets. Grounds are needed only
+    /// for such denials.
     pub(super) is_update: bool,
     /// The last memory growth that was refused. The heap for references does not keep the reason why it could not grow.
     pub(super) refused: Option<Stop>,
@@ -75,7 +79,8 @@ impl CallState {
     ) -> Self {
         let request = subject.as_ref().map(|subject| &subject.request);
         let secrecy = Secrecy::of(request.is_some_and(|request| request.is_secret()));
-        let is_update = request.is_some_and(|request| request.operation == Operation::Update);
+        let is_update =
+            request.is_some_and(|request| request.received().operation == Operation::Update);
         Self {
             plugin: guest.name.clone(),
             subject,
@@ -87,6 +92,10 @@ impl CallState {
                 .access
                 .as_ref()
                 .map(|grant| Box::new(Asking::new(grant, &engine.authorizer))),
+            images: guest
+                .images
+                .as_ref()
+                .map(|grant| Box::new(images::Asking::new(grant, engine.images.as_ref()))),
             lines_before: 0,
             secrecy,
             grounds: Grounds::default(),

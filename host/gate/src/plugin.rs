@@ -15,6 +15,7 @@
 mod excepting;
 #[doc(hidden)]
 pub mod fuzzing;
+mod images;
 mod load;
 mod lookups;
 pub mod prepare;

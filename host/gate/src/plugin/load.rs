@@ -9,18 +9,19 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tollgate_admission::chain;
+use tollgate_admission::images::ImageVerifier;
 use tollgate_config::{
     EngineConfig, Limits, ManifestRule, Match, PluginConfig, Problems, Registries,
     SignatureRequirement, Source,
 };
 use tollgate_engine::{ConfiguredBy, Engine, Guest, GuestError};
-use tollgate_oci::{Hold, Order, Pulled, Registry, RegistryError, Served, Start};
+use tollgate_oci::{Hold, Images, Order, Pulled, Registry, RegistryError, Served, Start};
 use tollgate_telemetry::metrics::Metrics;
 
-use super::lookups;
 use super::protocol::{self, Manifest};
 use super::set::{LoadedPlugin, Plugin, PluginCode, PluginSet, PluginState};
 use super::worker::{Known, PrepareError, Prepared, Worker};
+use super::{images, lookups};
 use tollgate_engine::Store;
 
 /// Loads plugins into an engine.
@@ -30,6 +31,8 @@ pub struct Loader {
     config: EngineConfig,
     metrics: Arc<Metrics>,
     registry: Registry,
+    /// Verifies images for plugins.
+    images: Images,
     /// Allows as many file reads at once as there are processors. A thread that has waited for a disk keeps its memory
     /// afterwards.
     reading: Semaphore,
@@ -57,6 +60,9 @@ pub enum LoadError {
     /// The plugin could not be pulled from its registry.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The keys of the images that the plugin may have verified cannot be used.
+    #[error("images.policies")]
+    Images(#[source] RegistryError),
     /// The registry gave no current answer, and a cached one must not replace the serving version.
     #[error("{0}")]
     Stale(String),
@@ -185,6 +191,7 @@ impl Loader {
         let store = Store::new(&cache_directory, kept_bytes);
         let compatibility = engine.compatibility();
         let worker = Worker::new(executable, config.max_plugin_bytes, store, compatibility);
+        let images = images::of(Registries::default(), &metrics);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             engine,
@@ -192,6 +199,7 @@ impl Loader {
             config,
             metrics,
             registry: Registry::new(Registries::default()),
+            images,
             reading: Semaphore::new(processors),
         }
     }
@@ -200,6 +208,7 @@ impl Loader {
     #[must_use]
     pub fn with_registries(self, config: Registries) -> Self {
         Self {
+            images: images::of(config.clone(), &self.metrics),
             registry: Registry::new(config),
             ..self
         }
@@ -411,6 +420,7 @@ impl Loader {
         let config = PluginConfig {
             capabilities: granted.copied().collect(),
             access: today.access,
+            images: today.images.clone(),
             lookups: today.lookups.clone(),
             signatures: today.signatures.clone(),
             source: served.source,
@@ -510,10 +520,18 @@ impl Loader {
             Arc::new(config.limits.clone()),
         );
         let (capabilities, lookups) = (config.capabilities.clone(), config.lookups.clone());
-        let access = config.access;
+        let (access, granted, images) = (config.access, config.images.clone(), self.images.clone());
         let link = move || {
-            Guest::link_code(&engine, name, &code, configured, capabilities, limits)
-                .map(|guest| guest.with_lookups(&engine, &lookups).with_access(access))
+            let bound = granted.as_ref().map(|granted| images.of(granted));
+            let bound = bound.transpose().map_err(LoadError::Images)?;
+            let verifier = bound.map(|bound| Arc::new(bound) as Arc<dyn ImageVerifier>);
+            let guest = Guest::link_code(&engine, name, &code, configured, capabilities, limits)?;
+            Ok::<_, LoadError>(
+                guest
+                    .with_lookups(&engine, &lookups)
+                    .with_access(access)
+                    .with_images(granted, verifier),
+            )
         };
         let guest = tokio::task::spawn_blocking(link).await??;
         let name = config.name.as_str();

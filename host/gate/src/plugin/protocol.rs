@@ -46,6 +46,12 @@ pub(super) enum Task {
         /// Size from which the code is not handed back.
         max_code_bytes: u64,
     },
+    /// Make a component of the plugin, and separate the contents of its memories from it, so that the host can look for
+    /// code. Runs no guest code.
+    Separate {
+        /// Whether to add the instrumentation that takes a snapshot.
+        instrument: bool,
+    },
     /// Ask the plugin to describe itself. Runs guest code.
     Describe,
     /// Describe and configure the plugin, and make the component to compile. Runs guest code.
@@ -59,6 +65,8 @@ pub(super) enum Task {
     Compile {
         /// Stage to report.
         stage: Stage,
+        /// Sizes of the images that were separated from the component, in bytes.
+        images: Vec<u64>,
     },
 }
 
@@ -88,12 +96,22 @@ pub(super) enum Line {
     },
     /// The child has begun a stage.
     Stage(Stage),
-    /// The child has described the plugin, and configured it if ordered to. `component_bytes` bytes follow.
+    /// The child has described the plugin, and configured it if ordered to. `component_bytes` bytes follow, and then the
+    /// images of these sizes.
     #[serde(rename_all = "camelCase")]
     Configured {
         manifest: Manifest,
         fallback: Option<String>,
         component_bytes: u64,
+        #[serde(default)]
+        images: Vec<u64>,
+    },
+    /// The child has separated the contents of memories from a component. `component_bytes` bytes follow, and then the
+    /// images of these sizes. Without images, nothing follows: the plugin is compiled as a whole.
+    #[serde(rename_all = "camelCase")]
+    Separated {
+        component_bytes: u64,
+        images: Vec<u64>,
     },
     /// The child has compiled a component. `code_bytes` bytes follow.
     #[serde(rename_all = "camelCase")]
@@ -101,6 +119,9 @@ pub(super) enum Line {
         code_bytes: u64,
         /// The reason why the component was not instrumented although the order asked for it.
         fallback: Option<String>,
+        /// Place of each image in the code.
+        #[serde(default)]
+        places: Vec<u64>,
     },
     /// The plugin cannot be loaded.
     Refused { stage: Stage, reason: String },

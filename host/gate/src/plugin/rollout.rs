@@ -147,6 +147,15 @@ impl PluginSet {
         self
     }
 
+    /// The plugins, with each promoted version in place of its old one.
+    pub(crate) fn promoted(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+        self.iter().map(move |plugin| {
+            let answering = self.answering(plugin, None);
+            let promoted = answering.rollout.filter(|one| one.part == Part::Promoted);
+            promoted.map_or(plugin, |_| answering.plugin)
+        })
+    }
+
     /// The version of a plugin that answers a request about this namespace; none for cluster-scoped objects.
     pub(crate) fn answering<'s>(
         &'s self,
@@ -335,10 +344,12 @@ impl Tally {
         };
         {
             let mut observed = self.lock();
-            observed.reviews += 1;
+            observed.reviews = observed.reviews.saturating_add(1);
             match result {
-                RolloutReview::Fault => observed.faults += 1,
-                RolloutReview::NewDenial => observed.new_denials += 1,
+                RolloutReview::Fault => observed.faults = observed.faults.saturating_add(1),
+                RolloutReview::NewDenial => {
+                    observed.new_denials = observed.new_denials.saturating_add(1);
+                }
                 RolloutReview::Passed => {}
             }
         }

@@ -199,7 +199,7 @@ impl PluginSet {
     /// `failurePolicy: Fail`. Tollgate denies the requests that it would match, or the plugin does. A plugin of a
     /// namespace is never awaited: its author must not keep replicas from serving the cluster.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = &PluginConfig> {
-        let awaited = self.plugins.iter().filter(|plugin| {
+        let awaited = self.promoted().filter(|plugin| {
             let is_missing = match &plugin.state {
                 PluginState::Failed { .. } => true,
                 PluginState::Loaded(loaded) => loaded.guest.lookups().waits_for().is_some(),
@@ -405,6 +405,9 @@ impl Plugin {
 /// Shows the restrictions in addition to the rules, with the configuration's keys.
 fn narrowed(matching: &Match) -> serde_json::Value {
     let mut status = serde_json::json!({});
+    if matching.pod_templates {
+        status["podTemplates"] = true.into();
+    }
     for (key, list) in [
         ("namespaces", &matching.namespaces),
         ("excludeNamespaces", &matching.exclude_namespaces),
