@@ -1,6 +1,6 @@
 //! Starts a `tollgate serve` for one test, with a client that trusts it.
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use reqwest::{Certificate, Client, Version};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, ioctl_fionread};
 use serde_json::Value;
 
 use crate::binary;
@@ -73,8 +75,8 @@ pub struct Stopped {
 }
 
 /// The lines that a server has logged so far.
-#[derive(Default)]
 struct Logs {
+    stderr: ChildStderr,
     state: Mutex<LogState>,
     changed: Condvar,
 }
@@ -82,6 +84,8 @@ struct Logs {
 #[derive(Default)]
 struct LogState {
     lines: Vec<String>,
+    /// The beginning of the next line.
+    rest: Vec<u8>,
     ended: bool,
 }
 
@@ -165,11 +169,11 @@ impl Start {
         let mut child = command
             .spawn()
             .unwrap_or_else(|error| panic!("tollgate cannot be started: {error}"));
-        let logs = Arc::new(Logs::default());
         let stderr = child.stderr.take().expect("standard error was asked for");
+        let logs = Arc::new(Logs::new(stderr));
         let reader = std::thread::spawn({
             let logs = logs.clone();
-            move || logs.read(stderr)
+            move || logs.read()
         });
         let message = if self.at_once {
             "loading the plugins"
@@ -456,7 +460,7 @@ impl Server {
     /// Returns the lines logged so far.
     #[must_use]
     pub fn logs(&self) -> Vec<String> {
-        self.logs.lock().lines.clone()
+        self.logs.complete().lines.clone()
     }
 
     /// The certificate of the CA that clients must trust.
@@ -723,20 +727,47 @@ impl Logs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self, stderr: ChildStderr) {
-        let mut reader = BufReader::new(stderr);
-        let mut line = Vec::new();
-        while reader
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|bytes| bytes > 0)
-        {
-            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            self.lock().lines.push(text);
-            self.changed.notify_all();
-            line.clear();
+    fn new(stderr: ChildStderr) -> Self {
+        Self {
+            stderr,
+            state: Mutex::default(),
+            changed: Condvar::new(),
         }
-        self.lock().ended = true;
-        self.changed.notify_all();
+    }
+
+    /// Takes lines until the server ends. It takes them from the pipe while it holds the lock.
+    fn read(&self) {
+        let mut chunk = vec![0; 64 * 1024];
+        loop {
+            let mut readable = [PollFd::new(&self.stderr, PollFlags::IN)];
+            match poll(&mut readable, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => panic!("the pipe of the logs cannot be polled: {error}"),
+            }
+            let mut state = self.lock();
+            let bytes = rustix::io::read(&self.stderr, &mut chunk[..]).unwrap_or(0);
+            state.rest.extend_from_slice(&chunk[..bytes]);
+            state.ended = bytes == 0;
+            state.take_lines();
+            let ended = state.ended;
+            drop(state);
+            self.changed.notify_all();
+            if ended {
+                return;
+            }
+        }
+    }
+
+    /// The state with everything that the server has written so far.
+    fn complete(&self) -> MutexGuard<'_, LogState> {
+        loop {
+            let state = self.lock();
+            if state.ended || ioctl_fionread(&self.stderr).is_ok_and(|bytes| bytes == 0) {
+                return state;
+            }
+            drop(state);
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn wait_for_message(&self, message: &str, limit: Duration) -> Result<Value, &'static str> {
@@ -766,6 +797,24 @@ impl Logs {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+    }
+}
+
+// === impl LogState ===
+
+impl LogState {
+    /// Moves the complete lines. Nothing else follows the last line of a server that has ended.
+    fn take_lines(&mut self) {
+        let end = match self.rest.iter().rposition(|byte| *byte == b'\n') {
+            _ if self.ended => self.rest.len(),
+            Some(last) => last + 1,
+            None => return,
+        };
+        let rest = self.rest.split_off(end);
+        let lines = std::mem::replace(&mut self.rest, rest);
+        let lines = String::from_utf8_lossy(&lines);
+        self.lines
+            .extend(lines.lines().map(|line| line.trim_end().to_owned()));
     }
 }
 

@@ -54,7 +54,13 @@ const WORLDS: &str = "
         import tollgate:admission/grants@0.1.0;
     }
 
-    /// Likewise, and changes what it reviews.
+    /// Wants to have images verified.
+    world with-images {
+        include tollgate:admission/validator@0.1.0;
+        import tollgate:admission/images@0.1.0;
+    }
+
+    /// Wants to see objects of the cluster, and changes what it reviews.
     world mutator-with-cluster {
         include tollgate:admission/mutator@0.1.0;
         import tollgate:admission/cluster@0.1.0;

@@ -1,12 +1,12 @@
 //! Rights of users: what plugins are told, and what they are told when nobody knows.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
+use tollgate_tests::cli::{Ran, command, run};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::pod;
-use tollgate_tests::{binary, wat};
+use tollgate_tests::wat;
 
 /// Exit code: everything is allowed.
 const ALLOWED: i32 = 0;
@@ -55,35 +55,8 @@ const SAYS_WHETHER: &str = r#"
         (call $warn (i32.load (i32.const 2056)) (i32.load (i32.const 2060)))
         (i32.const 256))"#;
 
-struct Ran {
-    code: Option<i32>,
-    said: String,
-}
-
-impl Ran {
-    #[track_caller]
-    fn assert(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, Some(code), "{}", self.said);
-        for word in words {
-            assert!(
-                self.said.contains(word),
-                "`{word}` is not in:\n{}",
-                self.said
-            );
-        }
-    }
-}
-
 fn tollgate(arguments: &[&str]) -> Ran {
-    let output = Command::new(binary::tollgate()).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    println!("{:?}\n{said}", output.status.code());
-    Ran {
-        code: output.status.code(),
-        said,
-    }
+    run(&mut command(arguments))
 }
 
 fn asks(function: [(&str, &str); 2], about_service_account: bool, more: Value) -> Configuration {
@@ -148,14 +121,14 @@ fn plugin_is_told_what_the_user_may_do() {
     ran.assert(ALLOWED, &["access[1] allows it", "asks: allowed"]);
     let ran = review(&asks, Some(json!([rule("bert")])));
     ran.assert(ALLOWED, &["no rule of access allows it"]);
-    assert!(!ran.said.contains("asks: allowed"), "{}", ran.said);
+    assert!(!ran.said().contains("asks: allowed"), "{}", ran.said());
 }
 
 #[test]
 fn without_rules_nothing_is_allowed() {
     let ran = review(&asks(VALIDATE, false, granted()), None);
     ran.assert(ALLOWED, &["this host has no authorizer", "--access FILE"]);
-    assert!(!ran.said.contains("asks: allowed"), "{}", ran.said);
+    assert!(!ran.said().contains("asks: allowed"), "{}", ran.said());
 }
 
 #[test]
@@ -163,7 +136,7 @@ fn service_accounts_need_a_grant_of_their_own() {
     let rules = json!([rule("system:serviceaccount:shop:web")]);
     let ran = review(&asks(VALIDATE, true, granted()), Some(rules.clone()));
     ran.assert(ALLOWED, &["may not ask about service accounts"]);
-    assert!(!ran.said.contains("asks: allowed"), "{}", ran.said);
+    assert!(!ran.said().contains("asks: allowed"), "{}", ran.said());
     let granted = json!({"access": {"serviceAccounts": true}});
     let ran = review(&asks(VALIDATE, true, granted), Some(rules));
     ran.assert(ALLOWED, &["asks: allowed"]);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_tests::binary::{profile_directory, tollgate, workspace};
+use tollgate_tests::cli::{self, Ran};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
@@ -22,56 +23,18 @@ const ERROR: i32 = 2;
 /// Time limit for a command that a user waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Ran {
-    code: Option<i32>,
-    said: String,
-    stdout: String,
-}
-
 fn run(folder: &Path, arguments: &[&str]) -> Ran {
     run_with(folder, arguments, &[])
 }
 
 fn run_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
-    let output = Command::new(tollgate())
-        .args(arguments)
+    let mut command = cli::command(arguments);
+    command
         .current_dir(folder)
         // Builds are kept, so that not every test run repeats them.
         .env("CARGO_TARGET_DIR", target("authors"))
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = format!("{stdout}{}", String::from_utf8_lossy(&output.stderr));
-    println!(
-        "tollgate {}: {:?}\n{said}",
-        arguments.join(" "),
-        output.status.code()
-    );
-    Ran {
-        code: output.status.code(),
-        said,
-        stdout,
-    }
-}
-
-impl Ran {
-    #[track_caller]
-    fn assert(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, Some(code), "{}", self.said);
-        for word in words {
-            assert!(
-                self.said.contains(word),
-                "`{word}` is not in:\n{}",
-                self.said
-            );
-        }
-        assert!(
-            !self.said.contains("panicked") && !self.said.contains('\u{1b}'),
-            "{}",
-            self.said
-        );
-    }
+        .envs(environment.iter().copied());
+    cli::run(&mut command)
 }
 
 /// A folder beside that of the profile.
@@ -126,13 +89,13 @@ fn creates_builds_and_tests_rust_plugin() {
             &clone,
         ],
     )
-    .assert(PASSED, &["trusted-registries/src/lib.rs", "tollgate build"]);
+    .assert_clean(PASSED, &["trusted-registries/src/lib.rs", "tollgate build"]);
     let project = folder.path().join("trusted-registries");
     // Use the versions that are already downloaded.
     fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"))
         .expect("the lock file can be copied");
 
-    run(&project, &["build"]).assert(
+    run(&project, &["build"]).assert_clean(
         PASSED,
         &[
             "dist/trusted-registries.wasm",
@@ -141,7 +104,7 @@ fn creates_builds_and_tests_rust_plugin() {
             "mutates and validates",
         ],
     );
-    run(&project, &["test"]).assert(
+    run(&project, &["test"]).assert_clean(
         PASSED,
         &[
             "refuses other registries: an init container",
@@ -162,7 +125,7 @@ fn creates_builds_and_tests_rust_plugin() {
             "json",
         ],
     );
-    bench.assert(PASSED, &[]);
+    bench.assert_clean(PASSED, &[]);
     let bench: Value = serde_json::from_str(&bench.stdout).expect("it is JSON");
     assert_eq!(bench["phases"][1]["phase"], "validate");
     let rows = bench["phases"][1]["rows"]
@@ -181,7 +144,7 @@ fn creates_builds_and_tests_rust_plugin() {
         folder.path(),
         &["new", "trusted-registries", "--lang", "rust"],
     )
-    .assert(ERROR, &["trusted-registries: already exists"]);
+    .assert_clean(ERROR, &["trusted-registries: already exists"]);
 }
 
 /// Breaks a source of a project that is built, and repairs it.
@@ -189,7 +152,7 @@ fn tests_no_stale_component(project: &Path) {
     let source = project.join("src/lib.rs");
     let text = fs::read_to_string(&source).expect("the project has a source");
     fs::write(&source, format!("{text}\nfn broken(")).expect("the project can be written to");
-    run(project, &["test"]).assert(
+    run(project, &["test"]).assert_clean(
         ERROR,
         &[
             "building .: src/lib.rs changed",
@@ -197,15 +160,15 @@ fn tests_no_stale_component(project: &Path) {
             "cannot build ., so dist/trusted-registries.wasm is not used: `cargo build` failed",
         ],
     );
-    run(project, &["test", "--no-build"]).assert(
+    run(project, &["test", "--no-build"]).assert_clean(
         ERROR,
         &["dist/trusted-registries.wasm is stale: src/lib.rs changed since it was built"],
     );
     fs::write(&source, text).expect("the project can be written to");
     let repaired = run(project, &["test"]);
-    repaired.assert(PASSED, &["8 passed"]);
+    repaired.assert_clean(PASSED, &["8 passed"]);
     assert!(
-        !repaired.said.contains("building"),
+        !repaired.said().contains("building"),
         "the sources are those of the component again"
     );
 }
@@ -213,56 +176,58 @@ fn tests_no_stale_component(project: &Path) {
 #[test]
 fn says_what_to_do_if_new_or_build_fails() {
     let folder = folder();
-    run(folder.path(), &["new", "Bad_Name", "--lang", "rust"]).assert(
+    run(folder.path(), &["new", "Bad_Name", "--lang", "rust"]).assert_clean(
         ERROR,
         &[
             "cannot be the name of a policy",
             "such as trusted-registries",
         ],
     );
-    run(folder.path(), &["new", "x", "--lang", "cobol"]).assert(ERROR, &["[possible values: rust"]);
+    run(folder.path(), &["new", "x", "--lang", "cobol"])
+        .assert_clean(ERROR, &["[possible values: rust"]);
     for (resource, part) in [
         ("pods", "expected GROUP/VERSION/RESOURCE"),
         ("apps/v1/deployment", "deployments"),
     ] {
         let arguments = ["new", "x", "--lang", "rust", "--resource", resource];
-        run(folder.path(), &arguments).assert(ERROR, &[part]);
+        run(folder.path(), &arguments).assert_clean(ERROR, &[part]);
     }
     let sample = ["--template", "sample", "--resource", "v1/pods"];
     run(
         folder.path(),
         &[&["new", "x", "--lang", "rust"][..], &sample].concat(),
     )
-    .assert(ERROR, &["the sample is about Pods"]);
+    .assert_clean(ERROR, &["the sample is about Pods"]);
     let description = ["--description", "two\nlines"];
     run(
         folder.path(),
         &[&["new", "x", "--lang", "rust"][..], &description].concat(),
     )
-    .assert(ERROR, &["one line"]);
+    .assert_clean(ERROR, &["one line"]);
     run(folder.path(), &["new", "x", "--lang", "rust", "--sdk", "."])
-        .assert(ERROR, &["not a clone of Tollgate's repository"]);
-    run(folder.path(), &["build"]).assert(
+        .assert_clean(ERROR, &["not a clone of Tollgate's repository"]);
+    run(folder.path(), &["build"]).assert_clean(
         ERROR,
         &[
             "found no project, expected Cargo.toml (rust) or go.mod (go) or policy.ts (ts) or policy.js (js)",
             "tollgate new NAME",
         ],
     );
-    run(folder.path(), &["test"]).assert(ERROR, &["a file with a name like policy.test.yaml"]);
-    run(folder.path(), &["bench", "none.wasm"]).assert(ERROR, &["none.wasm: no such file"]);
+    run(folder.path(), &["test"])
+        .assert_clean(ERROR, &["a file with a name like policy.test.yaml"]);
+    run(folder.path(), &["bench", "none.wasm"]).assert_clean(ERROR, &["none.wasm: no such file"]);
 }
 
 #[test]
 fn says_how_to_install_missing_toolchain() {
     let folder = folder();
-    run(folder.path(), &["new", "x", "--lang", "rust"]).assert(PASSED, &[]);
+    run(folder.path(), &["new", "x", "--lang", "rust"]).assert_clean(PASSED, &[]);
     let project = folder.path().join("x");
     // First a compiler without the target, then no compiler.
     run_with(&project, &["build"], &[("RUSTC", "false")])
-        .assert(ERROR, &["wasm32-unknown-unknown is not installed: run `rustup target add wasm32-unknown-unknown`"]);
+        .assert_clean(ERROR, &["wasm32-unknown-unknown is not installed: run `rustup target add wasm32-unknown-unknown`"]);
     run_with(&project, &["build"], &[("RUSTC", "none-such")])
-        .assert(ERROR, &["cannot run rustc", "https://rustup.rs"]);
+        .assert_clean(ERROR, &["cannot run rustc", "https://rustup.rs"]);
 }
 
 #[test]
@@ -285,7 +250,7 @@ fn reports_failing_suite_as_text_json_and_junit() {
         folder.path(),
         &["test", "--junit", "results.xml", "--json", "results.json"],
     );
-    ran.assert(
+    ran.assert_clean(
         ERROR,
         &[
             "ok     right",
@@ -314,10 +279,11 @@ fn reports_failing_suite_as_text_json_and_junit() {
     }
 
     run(folder.path(), &["test", "--filter", "right"])
-        .assert(PASSED, &["1 case(s) in 1 suite(s): 1 passed"]);
-    run(folder.path(), &["test", "--filter", "wrong"]).assert(FAILED, &["0 passed, 2 failed"]);
+        .assert_clean(PASSED, &["1 case(s) in 1 suite(s): 1 passed"]);
+    run(folder.path(), &["test", "--filter", "wrong"])
+        .assert_clean(FAILED, &["0 passed, 2 failed"]);
     run(folder.path(), &["test", "--filter", "none such"])
-        .assert(ERROR, &["no case has a name that contains"]);
+        .assert_clean(ERROR, &["no case has a name that contains"]);
 }
 
 #[test]
@@ -328,7 +294,7 @@ fn reads_suite_as_strictly_as_configuration() {
         "cases": [{"name": "x", "object": labelled("shop"), "operaton": "CREATE", "expect": {"verdikt": "allow"}}],
     });
     write(folder.path(), "x.test.yaml", &suite);
-    run(folder.path(), &["test"]).assert(
+    run(folder.path(), &["test"]).assert_clean(
         ERROR,
         &[
             "x.test.yaml: ",
@@ -353,15 +319,15 @@ fn writes_snapshot_on_update_and_compares_it_later() {
         "a.test.yaml",
         &suite(json!({"labels": {"owner": null}})),
     );
-    run(folder.path(), &["test"]).assert(FAILED, &["snapshot: none in", "--update"]);
-    run(folder.path(), &["test", "--update"]).assert(PASSED, &[]);
-    run(folder.path(), &["test"]).assert(PASSED, &[]);
+    run(folder.path(), &["test"]).assert_clean(FAILED, &["snapshot: none in", "--update"]);
+    run(folder.path(), &["test", "--update"]).assert_clean(PASSED, &[]);
+    run(folder.path(), &["test"]).assert_clean(PASSED, &[]);
     write(
         folder.path(),
         "a.test.yaml",
         &suite(json!({"labels": {"owner": null, "cost": null}})),
     );
-    run(folder.path(), &["test"]).assert(
+    run(folder.path(), &["test"]).assert_clean(
         FAILED,
         &[
             "snapshot: the result differs",
@@ -392,7 +358,7 @@ fn runs_plugins_as_chain_and_rejects_unstable_output() {
         ],
     });
     write(folder.path(), "chain.test.yaml", &suite);
-    run(folder.path(), &["test"]).assert(PASSED, &["ok     both change it"]);
+    run(folder.path(), &["test"]).assert_clean(PASSED, &["ok     both change it"]);
 
     let mut appends = plugin(
         "again",
@@ -406,7 +372,7 @@ fn runs_plugins_as_chain_and_rejects_unstable_output() {
         "cases": [{"name": "adds more each time", "object": object, "expect": {"unchanged": false}}],
     });
     write(folder.path(), "chain.test.yaml", &suite);
-    run(folder.path(), &["test"]).assert(
+    run(folder.path(), &["test"]).assert_clean(
         FAILED,
         &[
             "again: again changes its own output again",
@@ -435,7 +401,8 @@ fn case_overrides_parts_of_a_review() {
         ],
     });
     write(folder.path(), "review.test.yaml", &suite);
-    run(folder.path(), &["test"]).assert(PASSED, &["7 passed", "ok     an old object  fuel "]);
+    run(folder.path(), &["test"])
+        .assert_clean(PASSED, &["7 passed", "ok     an old object  fuel "]);
 }
 
 #[test]
@@ -464,7 +431,7 @@ fn suite_names_resource_and_subresource() {
         ],
     });
     write(folder.path(), "actor.test.yaml", &suite);
-    run(folder.path(), &["test"]).assert(
+    run(folder.path(), &["test"]).assert_clean(
         FAILED,
         &[
             "ok     exec",
@@ -489,14 +456,14 @@ fn text_of_a_fault_is_shown_once() {
     });
     write(folder.path(), "labels.test.yaml", &suite);
     let ran = run(folder.path(), &["test"]);
-    ran.assert(
+    ran.assert_clean(
         FAILED,
         &[
             "verdict: expected allow, got fault\n",
             "fault: labels ended with out-of-fuel: the plugin used all 1000 units (limits.fuel)",
         ],
     );
-    assert_eq!(ran.said.matches("used all 1000 units").count(), 1);
+    assert_eq!(ran.said().matches("used all 1000 units").count(), 1);
 }
 
 #[test]
@@ -515,7 +482,7 @@ fn suite_sets_the_time() {
         ]}],
     });
     write(folder.path(), "window.test.yaml", &suite);
-    run(folder.path(), &["test"]).assert(PASSED, &["2 passed"]);
+    run(folder.path(), &["test"]).assert_clean(PASSED, &["2 passed"]);
 }
 
 #[test]
@@ -532,7 +499,7 @@ fn compares_two_versions_and_validates_each_others_output() {
     });
     write(folder.path(), "pull.test.yaml", &suite);
     let idle = idle.display().to_string();
-    run(folder.path(), &["test", "--against", &idle]).assert(
+    run(folder.path(), &["test", "--against", &idle]).assert_clean(
         FAILED,
         &[
             "the result differs (- old, + new)",
@@ -543,7 +510,7 @@ fn compares_two_versions_and_validates_each_others_output() {
     );
     let same = strict.display().to_string();
     run(folder.path(), &["test", "--against", &same])
-        .assert(PASSED, &["0 with a different result"]);
+        .assert_clean(PASSED, &["0 with a different result"]);
 }
 
 #[test]
@@ -555,7 +522,7 @@ fn compares_version_with_its_own_settings() {
     });
     write(folder.path(), "labels.test.yaml", &suite);
     let old = guests::build("always-pull-images").display().to_string();
-    run(folder.path(), &["test", "--against", &old]).assert(
+    run(folder.path(), &["test", "--against", &old]).assert_clean(
         ERROR,
         &[
             "the version of labels to compare with is not loaded",
@@ -564,10 +531,11 @@ fn compares_version_with_its_own_settings() {
     );
     let with = ["test", "--against", &old, "--against-settings", "old.yaml"];
     write(folder.path(), "old.yaml", &json!([]));
-    run(folder.path(), &with).assert(ERROR, &["--against-settings: old.yaml: expected an object"]);
+    run(folder.path(), &with)
+        .assert_clean(ERROR, &["--against-settings: old.yaml: expected an object"]);
     write(folder.path(), "old.yaml", &json!({}));
     // The first policy denies an object for which the second does not set the pull policy.
-    run(folder.path(), &with).assert(FAILED, &["1 with a different result"]);
+    run(folder.path(), &with).assert_clean(FAILED, &["1 with a different result"]);
 }
 
 #[test]
@@ -653,7 +621,7 @@ async fn suite_results_equal_answers_of_running_server() {
         }}],
     });
     write(folder.path(), "server.test.yaml", &suite);
-    run(folder.path(), &["test"]).assert(PASSED, &["1 passed"]);
+    run(folder.path(), &["test"]).assert_clean(PASSED, &["1 passed"]);
 }
 
 #[test]
@@ -661,6 +629,6 @@ fn prints_completions_for_shells() {
     let folder = folder();
     for shell in ["bash", "zsh", "fish"] {
         run(folder.path(), &["completions", shell])
-            .assert(PASSED, &["tollgate", "manifests", "bench"]);
+            .assert_clean(PASSED, &["tollgate", "manifests", "bench"]);
     }
 }

@@ -303,6 +303,21 @@ fn unusable_cache_hides_no_problem_and_is_not_created() {
 }
 
 #[test]
+fn leaves_compiled_code_for_the_server() {
+    let mut configuration = Configuration::new();
+    configuration.plugin("images", &guests::build("always-pull-images"), json!({}));
+    let code = configuration.folder().join("cache/code-of-plugins");
+    let configuration = configuration.with("engine", json!({"cacheDirectory": code}));
+    check_file(&configuration.write())
+        .assert(GOOD, &["engine.cacheDirectory: ok, created", "images: ok"]);
+    let kept = || std::fs::read_dir(code.join("code")).map(Iterator::count);
+    let before = kept().expect("`check` has stored the code");
+    assert!(before > 0);
+    check_file(&configuration.write()).assert(GOOD, &["engine.cacheDirectory: ok,", "images: ok"]);
+    assert_eq!(kept().ok(), Some(before), "the second check found the code");
+}
+
+#[test]
 fn names_limit_that_is_too_low_and_needed_value() {
     for (limit, words) in [
         (

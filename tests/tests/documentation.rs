@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use tollgate_tests::registry::Key;
 use tollgate_tests::{binary, guests};
 
 /// The page with the graph of the crates.
@@ -82,6 +83,11 @@ fn assert_loads(configuration: &str, folder: &Path) {
         let plugin = guests::build(&package.replace('_', "-"));
         std::fs::copy(&plugin, folder.join(file))
             .unwrap_or_else(|error| panic!("{}: {error}", plugin.display()));
+    }
+    if configuration.contains("key: ./release.pub") {
+        let key = Key::p256();
+        std::fs::copy(key.public(), folder.join("release.pub"))
+            .unwrap_or_else(|error| panic!("release.pub: {error}"));
     }
     let path = folder.join("tollgate.yaml");
     // A shared cache, so that each plugin is compiled only once.

@@ -269,9 +269,15 @@ fn suites_of_plugins_pass() {
         fs::create_dir_all(suite.join("dist")).expect("a folder in the target folder can be made");
         let built = suite.join("dist").join(format!("{name}.wasm"));
         fs::copy(guests::build(&name), built).expect("the plugin has been built");
-        for file in [SUITE, "tollgate.yaml"] {
-            fs::copy(folder.join(file), suite.join(file))
-                .unwrap_or_else(|error| panic!("{name}/{file}: {error}"));
+        // The suite, its configuration, and keys that the configuration names.
+        for entry in fs::read_dir(&folder).expect("the folder of a plugin can be read") {
+            let file = entry.expect("the folder of a plugin can be read").path();
+            let extension = file.extension().unwrap_or_default();
+            if extension != "yaml" && extension != "pub" {
+                continue;
+            }
+            fs::copy(&file, suite.join(file.file_name().unwrap_or_default()))
+                .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         }
         let output = Command::new(tollgate())
             .args(["test", SUITE])

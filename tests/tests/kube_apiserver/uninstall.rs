@@ -32,8 +32,9 @@ const RIGHTS: [&[&str]; 4] = [
 ];
 const ANCHOR: &[&str] = &["clusterrole", "tollgate-anchor"];
 const NAMESPACE: &[&str] = &["namespace", SYSTEM];
-const DEFINITIONS: [&[&str]; 3] = [
+const DEFINITIONS: [&[&str]; 4] = [
     &["crd", "clusteradmissionplugins.tollgate.dev"],
+    &["crd", "admissionplugins.tollgate.dev"],
     &["crd", "pluginexceptions.tollgate.dev"],
     &["crd", "canaries.tollgate.dev"],
 ];
