@@ -8,9 +8,12 @@
 //! - `cargo xtask image` builds the image.
 //! - `cargo xtask kubernetes` builds the Kubernetes programs that the tests need.
 //! - `cargo xtask lookups` measures lookups.
+//! - `cargo xtask loading` measures how long plugins take to load.
 //! - `cargo xtask manifests` renders the plain manifests from the chart.
-//! - `cargo xtask oracles` records signatures of the real cosign.
+//! - `cargo xtask oracles` records answers of cosign and OPA, and compares the plugin `rego` with OPA.
+//! - `cargo xtask policies` measures Rego and CEL beside OPA and kube-apiserver.
 //! - `cargo xtask recordings` measures recording and replay.
+//! - `cargo xtask release` builds everything that a release has.
 //! - `cargo xtask scan` measures the background scan.
 
 mod bench;
@@ -22,10 +25,13 @@ mod floods;
 mod fuzz;
 mod image;
 mod kubernetes;
+mod loading;
 mod lookups;
 mod manifests;
 mod oracles;
+mod policies;
 mod recordings;
+mod release;
 mod scan;
 mod soak;
 mod terminal;
@@ -49,9 +55,12 @@ enum Chore {
     Image(image::Image),
     Kubernetes(kubernetes::Kubernetes),
     Lookups(lookups::Lookups),
+    Loading(loading::Loading),
     Manifests(manifests::Manifests),
     Oracles(oracles::Oracles),
+    Policies(policies::Policies),
     Recordings(recordings::Recordings),
+    Release(release::Release),
     Scan(scan::Scan),
     Soak(soak::Soak),
     Test(test::Test),
@@ -67,9 +76,12 @@ fn main() -> ExitCode {
         Chore::Image(image) => image.run(),
         Chore::Kubernetes(kubernetes) => kubernetes.run(),
         Chore::Lookups(lookups) => lookups.run(),
+        Chore::Loading(loading) => loading.run(),
         Chore::Manifests(manifests) => manifests.run(),
         Chore::Oracles(oracles) => oracles.run(),
+        Chore::Policies(policies) => policies.run(),
         Chore::Recordings(recordings) => recordings.run(),
+        Chore::Release(release) => release.run(),
         Chore::Scan(scan) => scan.run(),
         Chore::Soak(soak) => soak.run(),
         Chore::Test(test) => test.run(),

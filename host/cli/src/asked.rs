@@ -1,8 +1,11 @@
 //! Compares a request with a plugin's rules, in words for the plugin's author.
 
+use std::sync::Arc;
+
 use tollgate_admission::chain;
 use tollgate_admission::review::decode::decode;
 use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_admission::review::template::Workload;
 use tollgate_config::Match;
 use tollgate_config::matching::{Decided, Mismatch};
 use tollgate_json::document::Json;
@@ -21,6 +24,11 @@ pub(super) fn read(review: &Json, max_depth: u32) -> anyhow::Result<AdmissionReq
 /// Returns why a plugin does not match a request. Returns none if it matches, or if the host would have to look
 /// something up first.
 pub(super) fn mismatch(request: &AdmissionRequest, matching: &Match) -> Option<String> {
+    let derived = match derived(request, matching) {
+        Ok(derived) => derived,
+        Err(mismatch) => return Some(mismatch.describe(Some(matching)).into_owned()),
+    };
+    let request = derived.as_ref().unwrap_or(request);
     match matching.decide(request, request.object.as_ref()) {
         Decided::Fails(Mismatch::Rules) => {
             let rules = matching.rules().iter().map(ToString::to_string);
@@ -33,6 +41,31 @@ pub(super) fn mismatch(request: &AdmissionRequest, matching: &Match) -> Option<S
         }
         Decided::Fails(mismatch) => Some(mismatch.describe(Some(matching)).into_owned()),
         _ => None,
+    }
+}
+
+/// Returns the request that the plugin gets of a workload. Returns none if the plugin gets the request itself, or a
+/// fault.
+fn derived(
+    request: &AdmissionRequest,
+    matching: &Match,
+) -> Result<Option<AdmissionRequest>, Mismatch> {
+    let workload = Workload::of(request).filter(|_| matching.pod_templates);
+    let (Some(workload), Some(object)) = (workload, &request.object) else {
+        return Ok(None);
+    };
+    if workload.is_made_by_controller(object) {
+        return Err(Mismatch::MadeByController);
+    }
+    let Ok(derived) = workload.derive(&Arc::new(request.clone())) else {
+        return Ok(None);
+    };
+    let old_pod = derived.template.as_ref();
+    let old_pod = old_pod.and_then(|template| template.old_pod.as_ref());
+    let is_same = |pod: &Json| old_pod.is_some_and(|old| old.equivalent(pod));
+    match derived.object.as_ref().is_some_and(is_same) {
+        true => Err(Mismatch::SameTemplate),
+        false => Ok(Some(derived)),
     }
 }
 

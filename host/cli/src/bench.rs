@@ -232,9 +232,12 @@ impl Bench {
         // The file's name may not be a valid plugin name. Any valid name will do.
         let name = PluginName::parse(&stem).or_else(|_| PluginName::parse("plugin"))?;
         let mut plugin = PluginConfig::new(name, Source::File(file.to_owned()));
-        plugin
-            .capabilities
-            .extend([Capability::Clock, Capability::Cluster, Capability::Access]);
+        plugin.capabilities.extend([
+            Capability::Clock,
+            Capability::Cluster,
+            Capability::Access,
+            Capability::Images,
+        ]);
         if let Some(settings) = &self.settings {
             plugin.settings = read_settings(settings)?;
         }

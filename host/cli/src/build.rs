@@ -92,6 +92,7 @@ impl Build {
                         Capability::Clock => "capabilities: [clock]",
                         Capability::Cluster => "lookups",
                         Capability::Access => "capabilities: [access]",
+                        Capability::Images => "images",
                     };
                     say!("  {NOTABLE}needs{NOTABLE:#}    {key} in its configuration");
                 }
@@ -201,7 +202,12 @@ pub(super) fn to_check(
     let can_do_without = imports
         .iter()
         .any(|import| import.starts_with("tollgate:admission/grants@"));
-    for capability in [Capability::Clock, Capability::Cluster, Capability::Access] {
+    for capability in [
+        Capability::Clock,
+        Capability::Cluster,
+        Capability::Access,
+        Capability::Images,
+    ] {
         if can_do_without && capability == Capability::Access {
             continue;
         }

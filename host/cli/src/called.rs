@@ -36,6 +36,12 @@ pub(super) fn details(called: &Called) -> Vec<String> {
     if let Some(version) = &called.rollout {
         lines.push(plain(version));
     }
+    if let Some(place) = &called.pod_template {
+        lines.push(format!(
+            "got the pod template at {} as a Pod (match.podTemplates)",
+            plain(place)
+        ));
+    }
     if let Some(exception) = &called.excepted {
         lines.push(format!(
             "not called because of an exception: {}",

@@ -17,6 +17,7 @@ mod custom_resources;
 mod dev;
 mod doctor;
 mod explain;
+mod images;
 mod import;
 mod inspect;
 mod kubectl;

@@ -53,6 +53,9 @@ pub(super) struct Review {
     /// File with what users may do, under the key `access` as in a suite, for plugins that ask for rights.
     #[arg(long, value_name = "FILE")]
     access: Option<PathBuf>,
+    /// File with images and who has signed them, under the key `images` as in a suite, for plugins that verify images.
+    #[arg(long, value_name = "FILE")]
+    images: Option<PathBuf>,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -154,6 +157,7 @@ impl Review {
         let tables = objects.map(super::objects::read).transpose()?;
         let access = self.access.as_deref();
         let authorizer = access.map(super::access::read).transpose()?;
+        let images = super::images::of_file(self.images.as_deref())?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -180,6 +184,7 @@ impl Review {
                 namespaces,
                 tables,
                 authorizer,
+                images: Some(images),
                 ..Options::default()
             };
             let setup = Setup::new(&config, &options)?;

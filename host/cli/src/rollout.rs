@@ -228,6 +228,9 @@ fn show(rollout: &Value) {
     if !text("blocked").is_empty() {
         say!("  blocked: {}", text("blocked"));
     }
+    if !text("fileProblem").is_empty() {
+        say!("  {BAD}state{BAD:#}: {}", text("fileProblem"));
+    }
     let current = rollout["step"].as_u64();
     let is_under_way = matches!(&*phase, "running" | "stopped");
     let steps = rollout["steps"].as_array().into_iter().flatten();

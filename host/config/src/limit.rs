@@ -220,6 +220,14 @@ limits! {
         "timer around one request to the collector", "none: Tollgate tries again, and then drops the decisions";
     MAX_EXPORT_QUEUE = "telemetry.decisions.maxQueue" Bytes 4 * MI, 64 * KI => GI,
         "counted over the decisions that wait to be exported", "none: the review is answered, but its decision is not exported";
+    IMAGES_VERIFIED = "plugins[].images.verifiedFor" Duration 60 * MINUTE, SECOND => 30 * 24 * 60 * MINUTE,
+        "age of the verification of a digest", "none: Tollgate asks the registry again";
+    IMAGES_REFUSED = "plugins[].images.refusedFor" Duration 30 * SECOND, SECOND => 60 * MINUTE,
+        "age of the refusal of a digest, or of the answer that a tag is missing", "none: Tollgate asks the registry again";
+    IMAGES_RESOLVED = "plugins[].images.resolvedFor" Duration 10 * SECOND, SECOND => 60 * MINUTE,
+        "age of the digest of a tag", "none: Tollgate asks the registry again";
+    IMAGES_LAST_KNOWN_GOOD = "plugins[].images.lastKnownGoodFor" Duration 24 * 60 * MINUTE, 0 => 30 * 24 * 60 * MINUTE,
+        "age of the verification of a digest whose registry does not answer", "none: the plugin is told that the registry is unavailable";
 }
 
 // === impl Unit ===

@@ -257,6 +257,7 @@ impl LookupResource {
                 }],
                 scope: Scope::All,
             }],
+            pod_templates: false,
             namespaces: Vec::new(),
             exclude_namespaces: Vec::new(),
             exclude_users: Vec::new(),

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::exception::Exception;
+use super::images::Images;
 use super::limit::Limits;
 use super::lookup::{Lookup, Lookups};
 use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
@@ -57,6 +58,8 @@ pub struct PluginConfig {
     pub capabilities: BTreeSet<Capability>,
     /// What the plugin may ask about the rights of users. Counts only with the capability `access`.
     pub access: Access,
+    /// The images that the plugin may have verified. None means none. Counts only with the capability `images`.
+    pub images: Option<Arc<Images>>,
     /// The objects of the cluster that the plugin may see. Lookups grant the capability `cluster`.
     pub lookups: Lookups,
     /// Whether the plugin may return a whole object that lacks fields of the given object.
@@ -137,6 +140,8 @@ pub enum Capability {
     Cluster,
     /// The rights of users.
     Access,
+    /// The signatures of container images.
+    Images,
 }
 
 /// Suffix of a shadow version's name. No plugin's name contains a dot, so the suffix is unique.
@@ -190,6 +195,7 @@ impl PluginConfig {
             limits: Limits::default(),
             capabilities: BTreeSet::new(),
             access: Access::default(),
+            images: None,
             lookups: Lookups::new(),
             allow_removals: false,
             allow_namespace_exceptions: false,
@@ -235,6 +241,7 @@ impl PluginConfig {
             && self.limits == other.limits
             && self.capabilities == other.capabilities
             && self.access == other.access
+            && self.images == other.images
             && self.lookups == other.lookups
     }
 
@@ -300,6 +307,10 @@ impl PluginConfig {
         if access.is_some() {
             capabilities.insert(Capability::Access);
         }
+        let images = Images::read(&mut fields, folder).map(Arc::new);
+        if images.is_some() {
+            capabilities.insert(Capability::Images);
+        }
         let allow_removals = fields
             .optional("allowRemovals")
             .and_then(|node| node.boolean());
@@ -339,7 +350,7 @@ impl PluginConfig {
         let (rollout, version) =
             rollout.map_or((None, None), |(plan, version)| (Some(plan), version));
         fields.finish();
-        let plugin = Self {
+        let mut plugin = Self {
             enabled: enabled.unwrap_or(true),
             signatures,
             matching,
@@ -353,14 +364,18 @@ impl PluginConfig {
             limits,
             capabilities,
             access: access.unwrap_or_default(),
+            images,
             lookups,
             allow_removals: allow_removals.unwrap_or(false),
             allow_namespace_exceptions: allow_namespace_exceptions.unwrap_or(false),
             log_identities: defaults.log_identities,
-            rollout: rollout.map(Arc::new),
             ..Self::new(name?, source?)
         };
         let shadow = shadow.or(version).map(|shadow| shadow.of(&plugin));
+        plugin.rollout = rollout.map(|plan| {
+            let to = shadow.clone().filter(|_| plan.is_version).map(Box::new);
+            Arc::new(Rollout { to, ..plan })
+        });
         Some((plugin, shadow))
     }
 }
@@ -439,6 +454,12 @@ impl PluginName {
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.0.split_once(TENANT).map(|(namespace, _)| namespace)
+    }
+
+    /// Returns the name for records that must not name a namespace: a namespace's plugin without its namespace.
+    #[must_use]
+    pub fn without_namespace(&self) -> &str {
+        self.0.split_once(TENANT).map_or(&self.0, |(_, name)| name)
     }
 
     /// Returns the name as text.
@@ -579,6 +600,7 @@ impl Capability {
         ("clock", Self::Clock),
         ("cluster", Self::Cluster),
         ("access", Self::Access),
+        ("images", Self::Images),
     ];
 
     /// Returns the capability as it is written in a configuration file.
@@ -588,6 +610,7 @@ impl Capability {
             Self::Clock => "clock",
             Self::Cluster => "cluster",
             Self::Access => "access",
+            Self::Images => "images",
         }
     }
 }

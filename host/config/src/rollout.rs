@@ -16,10 +16,12 @@ use super::shadow::{Live, Shadow};
 pub use share::Share;
 
 /// The plan of a rollout.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rollout {
     /// Whether another version is rolled out. If not, the plugin's own version gets the mode `enforce`.
     pub is_version: bool,
+    /// The entry of the other version. Known before the version is loaded.
+    pub to: Option<Box<PluginConfig>>,
     /// The steps in order. The list is not empty, and the last step enforces.
     pub steps: Vec<RolloutStep>,
     /// The conditions of every step.
@@ -119,6 +121,7 @@ impl Rollout {
         }
         let plan = Self {
             is_version,
+            to: None,
             steps: steps?,
             gates,
             on_failure: on_failure.unwrap_or_default(),
@@ -146,6 +149,7 @@ impl PluginConfig {
             limits: version.limits.clone(),
             capabilities: version.capabilities.clone(),
             access: version.access,
+            images: version.images.clone(),
             lookups: version.lookups.clone(),
             mode: Mode::Enforce,
             rollout: None,

@@ -126,6 +126,11 @@ impl Shadow {
             } else {
                 Access::default()
             },
+            images: if self.capabilities.contains(&Capability::Images) {
+                plugin.images.clone()
+            } else {
+                None
+            },
             capabilities: self.capabilities,
             mode: Mode::Audit,
             failure_policy: FailurePolicy::Ignore,

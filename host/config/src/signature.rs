@@ -15,6 +15,7 @@ use super::plugin::{PluginConfig, Source};
 use super::registry::Reference;
 
 pub use pattern::TextPattern;
+pub(super) use read::read_image_policies;
 pub use semver::Version;
 
 /// The signatures and attestations that artifacts must have before Tollgate loads them. Cloning is cheap.
@@ -176,12 +177,12 @@ impl SignaturePolicy {
         }
     }
 
-    fn covers(&self, repository: &str) -> bool {
+    pub(super) fn covers(&self, repository: &str) -> bool {
         let mut patterns = self.repositories.iter();
         patterns.any(|pattern| pattern.matches(repository))
     }
 
-    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let keys = self
             .signers
             .iter()

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tollgate_admission::Endpoint;
 use tollgate_admission::access::Authorizer;
+use tollgate_admission::images::ImageVerifier;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_config::deadline::MAX_TIMEOUT;
 use tollgate_config::{Config, PluginName};
@@ -62,6 +63,7 @@ pub struct GateBuilder {
     namespaces: Option<Arc<dyn Namespaces>>,
     tables: Option<Arc<dyn Tables>>,
     authorizer: Option<Arc<dyn Authorizer>>,
+    images: Option<Arc<dyn ImageVerifier>>,
 }
 
 /// A plugin that a [`Gate`] has loaded.
@@ -96,6 +98,7 @@ impl Gate {
             namespaces: None,
             tables: None,
             authorizer: None,
+            images: None,
         }
     }
 
@@ -281,6 +284,15 @@ impl GateBuilder {
         }
     }
 
+    /// Sets who verifies images, such as a list ([`FixedImages`](crate::images::FixedImages)). Without it, the gate asks
+    /// the registries that the configuration of each plugin names under `images`.
+    pub fn images(self, images: Arc<dyn ImageVerifier>) -> Self {
+        Self {
+            images: Some(images),
+            ..self
+        }
+    }
+
     /// Sets up the engine and loads all plugins.
     ///
     /// The first load of a plugin compiles it, which takes from some milliseconds to many seconds, depending on its
@@ -298,12 +310,14 @@ impl GateBuilder {
             namespaces,
             tables,
             authorizer,
+            images,
         } = self;
         let options = Options {
             preparer,
             namespaces,
             tables,
             authorizer,
+            images,
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;

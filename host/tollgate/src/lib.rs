@@ -57,6 +57,14 @@ pub mod access {
     };
 }
 
+/// Who verifies images, for [`GateBuilder::images`].
+pub mod images {
+    pub use tollgate_admission::images::{
+        Answer, Failure, FixedImage, FixedImages, FixedResult, ImageVerifier, NoImages, Pending,
+        Question, Refusal, Verified,
+    };
+}
+
 /// Sources of namespaces, for [`GateBuilder::namespaces`].
 pub mod namespaces {
     pub use tollgate_admission::namespaces::{

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use rustix::fs::Access;
 use tempfile::TempDir;
 use tollgate_admission::access::Authorizer;
+use tollgate_admission::images::ImageVerifier;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_admission::{Body, Call, Endpoint, Reply};
 use tollgate_config::{Config, EngineConfig, Limits, Requests};
@@ -59,6 +60,8 @@ pub struct Options<'a> {
     pub tables: Option<Arc<dyn Tables>>,
     /// Who says what users may do. By default, nobody: every question is `unavailable`.
     pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// Who verifies images. By default, the registries that each plugin's configuration names.
+    pub images: Option<Arc<dyn ImageVerifier>>,
 }
 
 /// A folder that can be used.
@@ -67,7 +70,10 @@ pub enum Folder {
     /// The folder exists.
     Exists,
     /// The folder does not exist. [`Setup::new`] creates it.
-    Missing,
+    Missing {
+        /// Whether the folder that it will be in belongs to this user.
+        is_own: bool,
+    },
 }
 
 /// A review for one endpoint, with its circumstances.
@@ -134,6 +140,10 @@ impl Setup {
         };
         let engine = match &options.authorizer {
             Some(authorizer) => engine.with_authorizer(authorizer.clone()),
+            None => engine,
+        };
+        let engine = match &options.images {
+            Some(images) => engine.with_images(images.clone()),
             None => engine,
         };
         let engine = match &config.tenancy {
@@ -297,7 +307,9 @@ pub fn check_folder(path: &Path) -> Result<Folder, FolderError> {
                 return Err(FolderError::NoParent { above });
             }
             match rustix::fs::access(&above, Access::WRITE_OK | Access::EXEC_OK) {
-                Ok(()) => Ok(Folder::Missing),
+                Ok(()) => Ok(Folder::Missing {
+                    is_own: is_own(&std::fs::metadata(&above)?),
+                }),
                 Err(error) => Err(FolderError::NotCreatable {
                     above,
                     source: error.into(),
@@ -374,6 +386,11 @@ fn make_private(path: &Path) -> Result<(), FolderError> {
             .create(path)?;
     }
     check_private(&std::fs::metadata(path)?)
+}
+
+fn is_own(folder: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    folder.uid() == rustix::process::geteuid().as_raw()
 }
 
 fn check_private(metadata: &Metadata) -> Result<(), FolderError> {

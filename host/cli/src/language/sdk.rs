@@ -29,11 +29,11 @@ pub(super) static RUST: Sdk = sdk!(
     "rust",
     "Cargo.toml" "README.md"
     "src/access.rs" "src/allocator.rs" "src/bindings.rs" "src/clock.rs" "src/cluster.rs" "src/denial.rs" "src/export.rs" "src/host.rs" "src/image.rs"
-    "src/lib.rs" "src/log.rs" "src/manifest.rs" "src/panic.rs" "src/patch.rs" "src/pointer.rs" "src/pointer/check.rs" "src/policy.rs"
-    "src/qualified_name.rs" "src/review.rs" "src/settings.rs" "src/testing.rs" "src/testing/access.rs" "src/testing/host.rs" "src/testing/lookups.rs"
+    "src/images.rs" "src/lib.rs" "src/log.rs" "src/manifest.rs" "src/panic.rs" "src/patch.rs" "src/pointer.rs" "src/pointer/check.rs" "src/policy.rs"
+    "src/qualified_name.rs" "src/review.rs" "src/settings.rs" "src/testing.rs" "src/testing/access.rs" "src/testing/host.rs" "src/testing/images.rs" "src/testing/lookups.rs"
     "src/testing/namespace.rs"
     "src/testing/outcome.rs" "src/testing/patch.rs" "src/testing/request.rs" "src/tree.rs"
-    "wit/access.wit" "wit/cluster.wit" "wit/review.wit" "wit/types.wit" "wit/world.wit"
+    "wit/access.wit" "wit/cluster.wit" "wit/images.wit" "wit/review.wit" "wit/types.wit" "wit/world.wit"
 );
 
 pub(super) static GO: Sdk = sdk!(
@@ -54,7 +54,7 @@ pub(super) static JAVASCRIPT: Sdk = sdk!(
     "src/access.d.ts" "src/access.js" "src/check.js" "src/clock.d.ts" "src/clock.js" "src/cluster.d.ts" "src/cluster.js" "src/component.js" "src/denial.js" "src/globals.js" "src/host.js"
     "src/index.d.ts" "src/index.js" "src/log.js" "src/lookups.js" "src/missing.js" "src/patch.js" "src/pointer.js" "src/policy.js" "src/promise.js"
     "src/review.js" "src/rights.js" "src/settings.js" "src/testing.d.ts" "src/testing.js" "src/tree.js" "src/web.js" "src/words.js"
-    "wit/access.wit" "wit/cluster.wit" "wit/review.wit" "wit/types.wit" "wit/world.wit"
+    "wit/access.wit" "wit/cluster.wit" "wit/images.wit" "wit/review.wit" "wit/types.wit" "wit/world.wit"
 );
 
 pub(super) static PYTHON: Sdk = sdk!(
@@ -64,7 +64,7 @@ pub(super) static PYTHON: Sdk = sdk!(
     "tollgate_sdk/_host.py" "tollgate_sdk/_log.py" "tollgate_sdk/_lookups.py" "tollgate_sdk/_manifest.py" "tollgate_sdk/_patch.py"
     "tollgate_sdk/_pointer.py" "tollgate_sdk/_policy.py" "tollgate_sdk/_review.py" "tollgate_sdk/_rights.py" "tollgate_sdk/_settings.py"
     "tollgate_sdk/_system.py" "tollgate_sdk/_tree.py" "tollgate_sdk/access.py" "tollgate_sdk/build.py" "tollgate_sdk/clock.py" "tollgate_sdk/cluster.py"
-    "tollgate_sdk/py.typed" "tollgate_sdk/testing.py" "tollgate_sdk/wit/access.wit" "tollgate_sdk/wit/cluster.wit" "tollgate_sdk/wit/review.wit" "tollgate_sdk/wit/types.wit" "tollgate_sdk/wit/world.wit"
+    "tollgate_sdk/py.typed" "tollgate_sdk/testing.py" "tollgate_sdk/wit/access.wit" "tollgate_sdk/wit/cluster.wit" "tollgate_sdk/wit/images.wit" "tollgate_sdk/wit/review.wit" "tollgate_sdk/wit/types.wit" "tollgate_sdk/wit/world.wit"
 );
 
 pub(super) static C: Sdk = sdk!("c", "LICENSE" "README.md" "include/tollgate.h" "src/tollgate.c");

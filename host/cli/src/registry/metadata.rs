@@ -25,9 +25,10 @@ pub(crate) const CAPABILITIES: &str = "dev.tollgate.capabilities";
 /// Registries accept manifests of 4 MiB, and every pull reads the manifest.
 const LONGEST_ANNOTATION_BYTES: usize = 256 << 10;
 /// Interfaces that a plugin may import only with a capability, and the capability.
-const CAPABILITY_INTERFACES: [(&str, &str); 2] = [
+const CAPABILITY_INTERFACES: [(&str, &str); 3] = [
     ("tollgate:admission/clock@", "clock"),
     ("tollgate:admission/access@", "access"),
+    ("tollgate:admission/images@", "images"),
 ];
 const INTERFACES: [(&str, &str); 2] = [
     ("tollgate:admission/mutating@", "mutate"),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tollgate::setup::{Options, Question, Setup, ask};
 use tollgate_admission::Endpoint;
 use tollgate_admission::access::NoAuthorizer;
+use tollgate_admission::images::NoImages;
 use tollgate_config::{Capability, Config, Requests};
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::PluginState;
@@ -48,6 +49,8 @@ const LONGEST_REVIEW: Duration = Duration::from_secs(600);
 
 /// Why a plugin is not told about rights.
 const NO_RIGHTS: &str = "a recording does not say what users may do";
+/// Why images are not verified.
+const NO_IMAGES: &str = "a recording does not say which images were signed";
 /// Why lookups have no answer.
 const NO_OBJECTS: &str = "a recording has no objects of the cluster beside those of its reviews";
 
@@ -64,6 +67,7 @@ impl Lab {
         let options = Options {
             tables: Some(Arc::new(NoTables::because(NO_OBJECTS))),
             authorizer: Some(Arc::new(NoAuthorizer::because(NO_RIGHTS))),
+            images: Some(Arc::new(NoImages::because(NO_IMAGES))),
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;
@@ -90,6 +94,13 @@ impl Lab {
                 tell!(
                     "{NOTABLE}{}: questions of the plugin {name} about rights are unavailable:{NOTABLE:#} {NO_RIGHTS}, so \
                      its answers can differ from those of the server",
+                    file.display()
+                );
+            }
+            if plugin.config.capabilities.contains(&Capability::Images) {
+                tell!(
+                    "{NOTABLE}{}: images of the plugin {name} are unavailable:{NOTABLE:#} {NO_IMAGES}, so its answers can \
+                     differ from those of the server",
                     file.display()
                 );
             }

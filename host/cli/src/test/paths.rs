@@ -9,6 +9,8 @@ mod fields;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use tollgate_admission::review::template::{VERSION, WORKLOADS};
+use tollgate_config::PluginName;
 use tollgate_engine::{Read, ReadDocument, Reads};
 use tollgate_json::document::Json;
 
@@ -26,6 +28,8 @@ pub(super) struct Strict<'p> {
     catalogue: &'p Catalogue,
     /// The kinds of all cases. A policy for several kinds asks for the fields of each, whichever it gets.
     kinds: BTreeSet<Kind>,
+    /// The plugins that get the pod templates of workloads, as Pods.
+    templates: BTreeSet<PluginName>,
     /// The places that have failed a case already.
     told: BTreeSet<(String, ReadDocument, String)>,
 }
@@ -71,6 +75,16 @@ impl Paths {
             kinds: reviews
                 .filter_map(|prepared| kind(&prepared.review))
                 .collect(),
+            templates: suite
+                .config
+                .plugins
+                .iter()
+                .filter(|plugin| {
+                    let matching = plugin.matching.as_ref();
+                    matching.is_some_and(|matching| matching.pod_templates)
+                })
+                .map(|plugin| plugin.name.clone())
+                .collect(),
             told: BTreeSet::new(),
         }
     }
@@ -102,7 +116,12 @@ impl Strict<'_> {
     fn wrong(&self, read: &Read, kind: Option<&Kind>) -> Option<String> {
         let (of, name) = match read.document {
             ReadDocument::Object | ReadDocument::OldObject => {
-                let kind = kind?;
+                let pod = Kind::new("v1", "Pod");
+                let gets_pod = self.templates.contains(&read.plugin);
+                let kind = match kind? {
+                    kind if gets_pod && has_template(kind) => &pod,
+                    kind => kind,
+                };
                 let Some(of) = self.catalogue.of_kind(kind) else {
                     return (!read.at.is_empty()).then(|| unknown(kind));
                 };
@@ -150,6 +169,17 @@ impl Strict<'_> {
                 .filter_map(|kind| self.catalogue.of_kind(kind))
                 .any(fits)
     }
+}
+
+/// Whether objects of the kind have a pod template.
+fn has_template(kind: &Kind) -> bool {
+    WORKLOADS.iter().any(|workload| {
+        let version = match workload.group {
+            "" => VERSION.to_owned(),
+            group => format!("{group}/{VERSION}"),
+        };
+        Kind::new(&version, workload.kind) == *kind
+    })
 }
 
 fn too_many(plugin: &str) -> String {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tollgate::setup::{Options, Setup};
 use tollgate_admission::Endpoint;
 use tollgate_admission::access::{Authorizer, NoAuthorizer};
+use tollgate_admission::images::{ImageVerifier, NoImages};
 use tollgate_admission::namespaces::{Namespaces, NoNamespaces};
 use tollgate_config::PluginConfig;
 use tollgate_engine::{Clock, Reads};
@@ -273,6 +274,16 @@ fn authorizer(parts: &Parts) -> Arc<dyn Authorizer> {
     }
 }
 
+/// Returns who verifies images in a case. Without a list, every image is `unavailable`. Registries are never asked.
+fn image_verifier(parts: &Parts) -> Arc<dyn ImageVerifier> {
+    match &parts.images {
+        None => Arc::new(NoImages::because(
+            "this host verifies no images: list them under `images`, in the case or in `defaults`",
+        )),
+        Some(images) => crate::images::of_list(images.iter().cloned()),
+    }
+}
+
 fn edited(parts: &Parts, content: &Json, is_review: bool) -> anyhow::Result<Json> {
     let mut value: Value = serde_json::from_str(&content.to_text())?;
     let object = match is_review {
@@ -452,7 +463,8 @@ impl Lab<'_> {
             .with_clock(clock)
             .with_namespaces(namespaces)
             .with_tables(tables)
-            .with_authorizer(authorizer(parts));
+            .with_authorizer(authorizer(parts))
+            .with_images(image_verifier(parts));
         Pipeline::new(
             match reads {
                 Some(reads) => engine.with_reads(reads),

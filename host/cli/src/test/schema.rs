@@ -77,6 +77,33 @@ const DESCRIPTIONS: &[Description] = &[
         "defaults.access",
         "What users may do in the cluster, for plugins with the capability access. Everything else is denied. Without the key, there is no authorizer.",
     ),
+    (
+        "cases[].images",
+        "The images that registries have, for plugins with the capability images. Others are not found. Without the key, no registry answers.",
+    ),
+    (
+        "rows[].images",
+        "The images that registries have, for plugins with the capability images. Others are not found. Without the key, no registry answers.",
+    ),
+    (
+        "defaults.images",
+        "The images that registries have, for plugins with the capability images. Others are not found. Without the key, no registry answers.",
+    ),
+    ("images[].image", "The image, such as nginx:1.29."),
+    ("images[].policy", "The policy. Default: every policy."),
+    (
+        "images[].result",
+        "verified; last-known-good: verified before, and no registry answers; unsigned; untrusted: not as the policy requires; not-found; or unavailable.",
+    ),
+    (
+        "images[].digest",
+        "The digest. Default: that of the image, or one that is made of its name.",
+    ),
+    ("images[].signers", "The signers of a verified image."),
+    (
+        "images[].reason",
+        "The reason of a failure, as the plugin gets it.",
+    ),
     ("access[].user", "The name of the user who may do it, or *."),
     ("access[].group", "The group whose users may do it."),
     ("access[].verb", "The verb, such as delete, or *."),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tollgate_admission::access::Rule;
+use tollgate_admission::images::FixedImage;
 use tollgate_config::problem::{Collector, Problems};
 use tollgate_config::read::{Fields, Node, child, join};
 use tollgate_config::schema::{Shape, Values};
@@ -18,8 +19,8 @@ use tollgate_config::{Config, Defaults, PluginConfig, Source, yaml};
 
 use super::expect::Expectation;
 use super::overrides::Resource;
-use crate::access;
 use crate::review::RequestedOperation;
+use crate::{access, images};
 
 /// A suite, with everything that is needed to run it.
 #[derive(Debug)]
@@ -64,6 +65,8 @@ pub(super) struct Parts {
     pub(super) cluster: Option<Input>,
     /// What users may do in the cluster. None if the case has no authorizer.
     pub(super) access: Option<Vec<Rule>>,
+    /// The images that registries have. None if the case has no registries.
+    pub(super) images: Option<Vec<FixedImage>>,
     pub(super) now: Option<SystemTime>,
     pub(super) settings: Option<Value>,
     /// Maximum fuel of one call.
@@ -375,6 +378,9 @@ impl Parts {
         let access = fields
             .optional(access::KEY)
             .and_then(|node| access::read_rules(&node));
+        let images = fields
+            .optional(images::KEY)
+            .and_then(|node| images::read_images(&node));
         let set = fields.optional("set").and_then(|node| {
             let members = node.members(Values::Any);
             if members.is_none() {
@@ -430,6 +436,7 @@ impl Parts {
             namespaces,
             cluster,
             access,
+            images,
             now,
             settings,
             fuel,
@@ -455,6 +462,7 @@ impl Parts {
             namespaces: self.namespaces.clone().or_else(|| below.namespaces.clone()),
             cluster: self.cluster.clone().or_else(|| below.cluster.clone()),
             access: self.access.clone().or_else(|| below.access.clone()),
+            images: self.images.clone().or_else(|| below.images.clone()),
             now: self.now.or(below.now),
             settings: self.settings.clone().or_else(|| below.settings.clone()),
             fuel: self.fuel.or(below.fuel),

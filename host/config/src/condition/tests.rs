@@ -32,6 +32,7 @@ fn request(object: Value, old_object: Value) -> AdmissionRequest {
         memory: tollgate_json::document::Account::unlimited(),
         looked_up: tollgate_admission::namespaces::LookedUp::default(),
         observed: tollgate_admission::trace::Observed::default(),
+        template: None,
     }
 }
 

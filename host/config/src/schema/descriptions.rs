@@ -627,6 +627,10 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
     ),
     ("rules[].scope", "The scope of the objects. Default: \"*\"."),
     (
+        "match.podTemplates",
+        "Whether the plugin gets the pod templates of workloads, as Pods. Needs a rule for CREATE of pods. Default: false.",
+    ),
+    (
         "match.namespaces",
         "Namespaces of objects to match, by exact name. Default: all.",
     ),
@@ -718,7 +722,7 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
     ),
     (
         "capabilities",
-        "Imports that the plugin may have beyond the contract. clock: the time of day. cluster: lookups. access: the rights of users.",
+        "Imports that the plugin may have beyond the contract. clock: the time of day. cluster: lookups. access: the rights of users. images: signatures of images.",
     ),
     (
         "access",
@@ -727,6 +731,46 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
     (
         "access.serviceAccounts",
         "Whether the plugin may also ask about service accounts. Default: false, so only about the user of the request.",
+    ),
+    (
+        "images",
+        "The images that the plugin may have verified, and who must have signed them. The key grants the capability images.",
+    ),
+    (
+        "images.registries",
+        "The registries that may be asked, as images name them. Docker Hub is docker.io. An image of another registry is refused.",
+    ),
+    (
+        "images.trustedRoot",
+        "Trusted root of keyless signatures, in the JSON format of sigstore. Needed by signers with issuer and subject.",
+    ),
+    (
+        "images.policies",
+        "The policies that the plugin may name. They have the keys of signatures.policies.",
+    ),
+    (
+        "images.policies[].repositories",
+        "Patterns for registry and repository, without a tag. * stands for characters except /, and ** for any characters. Default: every repository.",
+    ),
+    (
+        "images.policies[].signers",
+        "Who may sign: a key, or an issuer and a subject. At least one.",
+    ),
+    (
+        "images.verifiedFor",
+        "How long a verified digest counts as verified.",
+    ),
+    (
+        "images.refusedFor",
+        "How long a refused digest, or a missing tag, counts as such.",
+    ),
+    (
+        "images.resolvedFor",
+        "How long a tag counts as leading to its digest.",
+    ),
+    (
+        "images.lastKnownGoodFor",
+        "How long a verified digest counts when its registry does not answer. With 0s, it does not.",
     ),
     (
         "lookups",

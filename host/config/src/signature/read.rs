@@ -24,6 +24,7 @@ const LONGEST_NAME: usize = 63;
 const POLICIES_EXPECTED: &str =
     "a list of policies; the first one that covers a repository decides";
 const NAME_EXPECTED: &str = "a name of at most 63 characters of a-z, 0-9 and -, such as release";
+const IMAGE_POLICIES_EXPECTED: &str = "a list of policies, each with a name and signers";
 const REPOSITORIES_EXPECTED: &str =
     "a list of repositories without tags, such as registry.example.com/policies/*";
 const SIGNERS_EXPECTED: &str =
@@ -34,6 +35,13 @@ const PREDICATE_EXPECTED: &str = "a predicate type, such as https://example.com/
 const THRESHOLD_EXPECTED: &str = "a number from 1 to the number of signers";
 const VERSION_EXPECTED: &str = "a version, such as 1.4.0";
 const TIME_EXPECTED: &str = "a day, such as 2026-01-31, or a time, such as 2026-01-31T18:00:00Z";
+
+/// The artifacts that a policy is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Plugins,
+    Images,
+}
 
 // === impl Signatures ===
 
@@ -89,7 +97,8 @@ impl Signatures {
                 format!("got an empty list, expected {POLICIES_EXPECTED}"),
             );
         }
-        let policies = policies.map(|nodes| read_policies(&nodes, folder, trusted_root.as_ref()));
+        let policies = policies
+            .map(|nodes| read_policies(&nodes, folder, trusted_root.as_ref(), For::Plugins));
         fields.finish();
         match (policies, keys) {
             (Some(policies), _) => Self {
@@ -105,14 +114,32 @@ impl Signatures {
     }
 }
 
+/// Reads the policies of images. A plugin names them, so a policy without `repositories` covers every repository. A
+/// policy without signers would verify nothing.
+pub(crate) fn read_image_policies(
+    fields: &mut Fields<'_>,
+    folder: &Path,
+    root: Option<&PathBuf>,
+) -> Option<Vec<SignaturePolicy>> {
+    let node = fields.required("policies", IMAGE_POLICIES_EXPECTED)?;
+    let nodes = elements(&node, "policies", MOST_POLICIES)?;
+    if nodes.is_empty() {
+        node.reject(IMAGE_POLICIES_EXPECTED);
+        return None;
+    }
+    let policies = read_policies(&nodes, folder, root, For::Images);
+    (policies.len() == nodes.len()).then_some(policies)
+}
+
 fn read_policies(
     nodes: &[Node<'_>],
     folder: &Path,
     root: Option<&PathBuf>,
+    purpose: For,
 ) -> Vec<SignaturePolicy> {
     let mut policies: Vec<SignaturePolicy> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let Some(policy) = SignaturePolicy::read(node, folder, root) else {
+        let Some(policy) = SignaturePolicy::read(node, folder, root, purpose) else {
             continue;
         };
         if policies.iter().any(|earlier| earlier.name == policy.name) {
@@ -129,14 +156,20 @@ fn read_policies(
 // === impl SignaturePolicy ===
 
 impl SignaturePolicy {
-    fn read(node: &Node<'_>, folder: &Path, root: Option<&PathBuf>) -> Option<Self> {
+    fn read(node: &Node<'_>, folder: &Path, root: Option<&PathBuf>, purpose: For) -> Option<Self> {
         let mut fields = node.object()?;
         let name = fields
             .required("name", NAME_EXPECTED)
             .and_then(|node| read_name(&node));
-        let repositories = fields
-            .required("repositories", REPOSITORIES_EXPECTED)
-            .and_then(|node| read_repositories(&node));
+        let repositories = match purpose {
+            For::Plugins => fields
+                .required("repositories", REPOSITORIES_EXPECTED)
+                .and_then(|node| read_repositories(&node)),
+            For::Images => match fields.optional("repositories") {
+                Some(node) => read_repositories(&node),
+                None => Some(vec![TextPattern::everything()]),
+            },
+        };
         let signers = fields
             .required("signers", SIGNERS_EXPECTED)
             .and_then(|node| read_signers(&node, folder));
@@ -165,7 +198,7 @@ impl SignaturePolicy {
             }
             fits
         });
-        check_signers(&fields, &signers, root, signed_after.is_some());
+        check_signers(&fields, &signers, root, signed_after.is_some(), purpose);
         fields.finish();
         Some(Self {
             repositories: repositories?,
@@ -181,9 +214,20 @@ impl SignaturePolicy {
 }
 
 /// Finds demands that these signers cannot meet.
-fn check_signers(fields: &Fields<'_>, signers: &[Signer], root: Option<&PathBuf>, timed: bool) {
+fn check_signers(
+    fields: &Fields<'_>,
+    signers: &[Signer],
+    root: Option<&PathBuf>,
+    timed: bool,
+    purpose: For,
+) {
     let is_key = |signer: &Signer| matches!(signer.proof, SignerProof::Key(_));
-    if signers.is_empty() {
+    if signers.is_empty() && purpose == For::Images {
+        fields.problem(
+            "signers",
+            "got an empty list, expected at least one: without signers, the policy would verify nothing",
+        );
+    } else if signers.is_empty() {
         let demands = [
             "threshold",
             "attestations",
@@ -199,10 +243,16 @@ fn check_signers(fields: &Fields<'_>, signers: &[Signer], root: Option<&PathBuf>
         }
     }
     if root.is_none() && signers.iter().any(|signer| !is_key(signer)) {
+        let section = match purpose {
+            For::Plugins => "signatures",
+            For::Images => "images",
+        };
         fields.problem(
             "signers",
-            "expected signatures.trustedRoot beside a signer with issuer and subject: it holds the authorities that \
-             certificates come from",
+            format!(
+                "expected {section}.trustedRoot beside a signer with issuer and subject: it holds the authorities that \
+                 certificates come from"
+            ),
         );
     }
     if timed && signers.iter().any(is_key) {

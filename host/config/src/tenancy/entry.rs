@@ -198,6 +198,11 @@ impl Tenancy {
                 "an AdmissionPlugin may ask about the user of the request only: leave the key out";
             refused.add("spec.access.serviceAccounts", message);
         }
+        if plugin.images.is_some() || plugin.capabilities.contains(&Capability::Images) {
+            let message = "an AdmissionPlugin may not have images verified: the host would send its credentials to \
+                           registries that a namespace chooses. Leave the key out";
+            refused.add("spec.images", message);
+        }
         for (name, lookup) in &plugin.lookups {
             check_lookup(name, lookup, namespace, refused);
         }

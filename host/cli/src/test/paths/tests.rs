@@ -12,6 +12,7 @@ fn strict<'p>(paths: &'p Paths, kinds: &[(&str, &str)]) -> Strict<'p> {
     Strict {
         catalogue: &paths.0,
         kinds: kinds.collect(),
+        templates: BTreeSet::new(),
         told: BTreeSet::new(),
     }
 }
