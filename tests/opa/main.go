@@ -90,14 +90,15 @@ func (e evaluator) violations(input ast.Value) ([][]any, error) {
 		}
 		for _, element := range elements {
 			members, isObject := element.(map[string]any)
-			if !isObject || members["msg"] == nil {
+			message, hasMessage := members["msg"]
+			if !isObject || !hasMessage {
 				continue
 			}
-			message, isText := members["msg"].(string)
+			text, isText := message.(string)
 			if !isText {
 				return nil, fmt.Errorf("msg is no string")
 			}
-			violations = append(violations, []any{message, members["details"]})
+			violations = append(violations, []any{text, members["details"]})
 		}
 	}
 	return violations, nil

@@ -9,6 +9,8 @@
 //! ```
 
 mod inventory;
+mod negation;
+mod numbers;
 mod program;
 mod sprintf;
 mod subject;

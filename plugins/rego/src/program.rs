@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use tollgate_gatekeeper::Violation;
 use tollgate_sdk::{Pointer, SettingsErrors};
 
+use crate::numbers::to_number;
 use crate::sprintf::sprintf;
 use crate::syntax;
 use crate::template::{Source, Template};
@@ -21,6 +22,13 @@ pub(crate) struct Program {
 /// The name of the template's own module in errors.
 const MODULE: &str = "template";
 
+/// A function of this plugin in place of a builtin of regorus.
+type Extension = fn(Vec<Value>) -> Value;
+
+/// The builtins that do not answer like OPA's, with the number of their arguments.
+const EXTENSIONS: [(&str, u8, Extension); 2] =
+    [("sprintf", 2, sprintf), ("to_number", 1, to_number)];
+
 // === impl Program ===
 
 impl Program {
@@ -34,13 +42,11 @@ impl Program {
         let mut engine = Engine::new();
         // A builtin that fails is undefined, as in OPA.
         engine.set_strict_builtin_errors(false);
-        let extended = engine.add_extension(
-            "sprintf".to_owned(),
-            2,
-            Box::new(|arguments| Ok(sprintf(arguments))),
-        );
-        if let Err(error) = extended {
-            errors.at(template.module.place.clone(), error.to_string());
+        for (name, arguments, function) in EXTENSIONS {
+            let function = Box::new(move |values| Ok(function(values)));
+            if let Err(error) = engine.add_extension(name.to_owned(), arguments, function) {
+                errors.at(template.module.place.clone(), error.to_string());
+            }
         }
         let mut package = None;
         for (index, source) in template.libs.iter().enumerate() {
@@ -112,7 +118,10 @@ impl Program {
                 .as_set()
                 .map_err(|_| "`violation` is no set of objects".to_owned())?,
         };
-        set.iter().map(violation).collect()
+        set.iter()
+            .map(violation)
+            .filter_map(Result::transpose)
+            .collect()
     }
 }
 
@@ -170,21 +179,23 @@ fn summary(error: &str) -> String {
     format!("{}{}", place.unwrap_or_default(), reason.trim())
 }
 
-/// Reads an element of the set `violation`.
-fn violation(value: &Value) -> Result<Violation, String> {
+/// Reads an element of the set `violation`. One without `msg` is none, as for Gatekeeper.
+fn violation(value: &Value) -> Result<Option<Violation>, String> {
     let object = value
         .as_object()
         .map_err(|_| "`violation` has an element that is no object with `msg`".to_owned())?;
-    let message = object
-        .get(&Value::from("msg"))
-        .and_then(|message| message.as_string().ok())
-        .ok_or("`violation` has an element whose `msg` is no string")?;
+    let Some(message) = object.get(&Value::from("msg")) else {
+        return Ok(None);
+    };
+    let message = message
+        .as_string()
+        .map_err(|_| "`violation` has an element whose `msg` is no string")?;
     let details = object
         .get(&Value::from("details"))
         .and_then(|details| serde_json::to_value(details).ok())
         .filter(|details| !matches!(details, Json::Object(members) if members.is_empty()));
-    Ok(Violation {
+    Ok(Some(Violation {
         message: message.to_string(),
         details,
-    })
+    }))
 }

@@ -4,6 +4,8 @@
 
 use regorus::Value;
 
+use crate::numbers::shortest;
+
 /// Formats like OPA's `sprintf`. Undefined where the arguments are not a string and a list.
 pub(crate) fn sprintf(mut arguments: Vec<Value>) -> Value {
     let (Some(values), Some(format)) = (arguments.pop(), arguments.pop()) else {
@@ -66,6 +68,9 @@ fn formatted(format: &str, values: &[Value]) -> String {
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
+        Value::Number(number) if !number.is_integer() => number
+            .as_f64()
+            .map_or_else(|| number.format_decimal(), shortest),
         other => nested(other),
     }
 }

@@ -41,7 +41,8 @@ pub(crate) fn unsupported(text: &str) -> Vec<(usize, String)> {
 
 /// Rewrites the text for regorus.
 pub(crate) fn adapted(text: &str) -> String {
-    separated(&with_heads(text)).into_owned()
+    let text = with_heads(text);
+    crate::negation::adapted(&separated(&text))
 }
 
 /// Repeats the head of a set rule before each of its further bodies: `a[x] {…} {…}`. regorus takes such a body for an

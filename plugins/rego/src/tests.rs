@@ -1,4 +1,6 @@
 mod library;
+mod negation;
+mod numbers;
 mod oracle;
 mod policy;
 mod sprintf;
