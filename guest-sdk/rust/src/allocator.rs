@@ -6,7 +6,8 @@
 //! A review frees only the newest block, because the instance and all its memory end with the call.
 //!
 //! Every review starts with the memory that `configure` leaves, and the host keeps it for every instance. So while
-//! `configure` runs, the allocator reuses freed blocks.
+//! `configure` runs, the allocator reuses freed blocks. At its end it clears the ones that are left: the host keeps no
+//! empty memory.
 
 #![expect(
     unsafe_code,
@@ -154,6 +155,7 @@ impl<P: Pages> Bump<P> {
     pub(crate) fn configuring<T>(&self, work: impl FnOnce() -> T) -> T {
         self.set_gaps(Some(Gaps::new()));
         let done = work();
+        self.clear_gaps();
         self.set_gaps(None);
         self.is_settled.set(true);
         let chunk = self.chunk();
@@ -163,6 +165,14 @@ impl<P: Pages> Bump<P> {
             self.chunk.set(longer);
         }
         done
+    }
+
+    /// Writes zeros into the freed blocks that were not used again.
+    fn clear_gaps(&self) {
+        // SAFETY: the reference ends with this function, which allocates nothing.
+        if let Some(gaps) = unsafe { self.gaps() } {
+            gaps.clear();
+        }
     }
 
     fn chunk(&self) -> Chunk {
@@ -235,6 +245,18 @@ impl<P> Bump<P> {
             return None;
         }
         gaps.cut(layout.size())
+    }
+
+    /// Writes zeros into a freed block, if the allocator reuses blocks. In a review, nobody looks at it again.
+    ///
+    /// # Safety
+    /// `block` is `size` bytes long, and nobody uses it any more.
+    unsafe fn clear(&self, block: *mut u8, size: usize) {
+        // SAFETY: the reference ends with this statement.
+        if unsafe { self.gaps() }.is_some() {
+            // SAFETY: the caller's promise.
+            unsafe { block.write_bytes(0, size) };
+        }
     }
 
     /// Turns a block into a gap, if the allocator reuses blocks.
@@ -330,6 +352,20 @@ impl Gaps {
         None
     }
 
+    /// Writes zeros into all gaps, and forgets them.
+    fn clear(&mut self) {
+        for first in &mut self.first {
+            while !first.is_null() {
+                // SAFETY: what is in a list was written by `put`, and nobody else uses it.
+                let gap = unsafe { first.read() };
+                // SAFETY: the gap has that many bytes.
+                unsafe { first.cast::<u8>().write_bytes(0, gap.size) };
+                *first = gap.next;
+            }
+        }
+        self.filled = 0;
+    }
+
     /// Removes a gap with at least `size` bytes from a list, and returns it with its length.
     fn take(&mut self, bin: usize, size: usize) -> Option<(*mut u8, usize)> {
         let mut before: *mut Gap = ptr::null_mut();
@@ -398,6 +434,8 @@ unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
         if chunk.ends_with(block, layout.size()) {
             if let Some(shorter) = chunk.resize(block, layout.size(), 0) {
                 self.chunk.set(shorter);
+                // SAFETY: the caller gives the block back, which has that many bytes.
+                unsafe { self.clear(block, layout.size()) };
             }
         } else {
             // SAFETY: the caller gives the block back, which has that many bytes, at least a unit.
@@ -618,6 +656,27 @@ mod tests {
         }
         let left = bump.pages.pages.get();
         assert!(left > 50, "what is given back is not used again: {left}");
+    }
+
+    #[test]
+    fn what_configure_frees_is_empty_memory() {
+        let bump = bump(4096, 0);
+        // SAFETY: blocks are used with the sizes that they have, and given back once.
+        let blocks = bump.configuring(|| unsafe {
+            let blocks = [112, 32, 208].map(|size| {
+                let block = bump.alloc(layout(size, 8));
+                block.write_bytes(0xAA, size);
+                (block, size)
+            });
+            bump.dealloc(blocks[0].0, layout(112, 8));
+            bump.dealloc(blocks[2].0, layout(208, 8));
+            blocks
+        });
+        for ((block, size), content) in blocks.into_iter().zip([0, 0xAA, 0]) {
+            // SAFETY: the memory stays valid, and nobody has allocated it again.
+            let bytes = unsafe { std::slice::from_raw_parts(block, size) };
+            assert_eq!(bytes, vec![content; size]);
+        }
     }
 
     #[test]

@@ -72,6 +72,7 @@
 //! - `clock`: [`clock::now`], for plugins whose configuration grants the capability `clock`.
 //! - `cluster`: [`cluster::get`], [`cluster::find`] and [`cluster::list`], for plugins whose configuration has `lookups`.
 //! - `images`: [`images::verify`], for plugins whose configuration has `images`.
+//! - `pattern`: [`pattern::Pattern`], regular expressions that are compiled in `configure`.
 
 #[cfg(feature = "access")]
 pub mod access;
@@ -101,6 +102,8 @@ pub mod log;
 mod manifest;
 mod panic;
 mod patch;
+#[cfg(feature = "pattern")]
+pub mod pattern;
 mod pointer;
 mod policy;
 mod qualified_name;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::iter;
 
-use regex_lite::Regex;
+use tollgate_sdk::pattern::Pattern;
 use tollgate_sdk::prelude::*;
 
 /// The policy with its compiled patterns. The host keeps a snapshot of them, so no request compiles a pattern.
@@ -28,11 +28,6 @@ struct Demand {
     pattern: Option<Pattern>,
 }
 
-struct Pattern {
-    text: String,
-    whole_value: Regex,
-}
-
 // === impl RequiredLabels ===
 
 impl Policy for RequiredLabels {
@@ -50,7 +45,7 @@ impl Policy for RequiredLabels {
                     errors.at(pointer![list, key], "a key is not empty");
                     continue;
                 }
-                match pattern.map(Pattern::compile).transpose() {
+                match pattern.as_deref().map(Pattern::whole).transpose() {
                     Ok(pattern) => demands.push(Demand {
                         field: pointer!["metadata", list, key],
                         name: format!("{singular} {key}"),
@@ -97,30 +92,17 @@ impl Demand {
     fn check(&self, value: Option<String>) -> Option<Cause> {
         let Some(value) = value else {
             let message = match &self.pattern {
-                Some(pattern) => format!("{} is required, matching {}", self.name, pattern.text),
+                Some(pattern) => format!("{} is required, matching {pattern}", self.name),
                 None => format!("{} is required", self.name),
             };
             return Some(Cause::at(&self.field, message).reason(Cause::VALUE_REQUIRED));
         };
         let pattern = self.pattern.as_ref()?;
-        if pattern.whole_value.is_match(&value) {
+        if pattern.matches(&value) {
             return None;
         }
-        let message = format!("{} must match {}", self.name, pattern.text);
+        let message = format!("{} must match {pattern}", self.name);
         Some(Cause::at(&self.field, message).reason(Cause::VALUE_INVALID))
-    }
-}
-
-// === impl Pattern ===
-
-impl Pattern {
-    fn compile(text: String) -> Result<Self, regex_lite::Error> {
-        // The pattern is compiled alone first. `a)|(b` would be valid between the anchors, and would escape them.
-        Regex::new(&text)?;
-        let whole_value = Regex::new(&format!("^(?:{text})$"))?;
-        // The memory of the first match is then in the snapshot, and no request allocates it.
-        whole_value.is_match("");
-        Ok(Self { text, whole_value })
     }
 }
 

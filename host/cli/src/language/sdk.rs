@@ -29,7 +29,7 @@ pub(super) static RUST: Sdk = sdk!(
     "rust",
     "Cargo.toml" "README.md"
     "src/access.rs" "src/allocator.rs" "src/bindings.rs" "src/clock.rs" "src/cluster.rs" "src/denial.rs" "src/export.rs" "src/host.rs" "src/image.rs"
-    "src/images.rs" "src/lib.rs" "src/log.rs" "src/manifest.rs" "src/panic.rs" "src/patch.rs" "src/pointer.rs" "src/pointer/check.rs" "src/policy.rs"
+    "src/images.rs" "src/lib.rs" "src/log.rs" "src/manifest.rs" "src/panic.rs" "src/patch.rs" "src/pattern.rs" "src/pattern/automaton.rs" "src/pointer.rs" "src/pointer/check.rs" "src/policy.rs"
     "src/qualified_name.rs" "src/review.rs" "src/settings.rs" "src/testing.rs" "src/testing/access.rs" "src/testing/host.rs" "src/testing/images.rs" "src/testing/lookups.rs"
     "src/testing/namespace.rs"
     "src/testing/outcome.rs" "src/testing/patch.rs" "src/testing/request.rs" "src/tree.rs"
@@ -100,19 +100,30 @@ fn standalone(manifest: &str, workspace: &str) -> String {
         if section == "[lints]" {
             continue;
         }
-        let inherited = line.strip_suffix(".workspace = true").and_then(|key| {
-            let from = match section {
-                "[package]" => "[workspace.package]",
-                _ => "[workspace.dependencies]",
-            };
-            let (_, section) = workspace.split_once(from)?;
-            let beginning = format!("{key} = ");
-            section.lines().find(|line| line.starts_with(&beginning))
-        });
-        text.push_str(inherited.unwrap_or(line));
+        text.push_str(&inherited(line, section, workspace).unwrap_or_else(|| line.to_owned()));
         text.push('\n');
     }
     text
+}
+
+/// Returns the line with the value of the workspace, if it takes one from there.
+fn inherited(line: &str, section: &str, workspace: &str) -> Option<String> {
+    let optional = line.strip_suffix(" = { workspace = true, optional = true }");
+    let key = optional.or_else(|| line.strip_suffix(".workspace = true"))?;
+    let from = match section {
+        "[package]" => "[workspace.package]",
+        _ => "[workspace.dependencies]",
+    };
+    let (_, values) = workspace.split_once(from)?;
+    let beginning = format!("{key} = ");
+    let value = values
+        .lines()
+        .find_map(|line| line.strip_prefix(&beginning))?;
+    Some(match (optional, value.strip_suffix(" }")) {
+        (None, _) => format!("{beginning}{value}"),
+        (Some(_), Some(table)) => format!("{beginning}{table}, optional = true }}"),
+        (Some(_), None) => format!("{beginning}{{ version = {value}, optional = true }}"),
+    })
 }
 
 #[cfg(test)]
@@ -122,7 +133,7 @@ mod tests {
     use super::*;
 
     /// Files that a project does not get: tests of the SDK, and files that building or testing creates.
-    const LEFT_OUT: [&str; 9] = [
+    const LEFT_OUT: [&str; 10] = [
         ".gitignore",
         ".mypy_cache",
         "__pycache__",
@@ -131,6 +142,7 @@ mod tests {
         "policy_test.go",
         "test",
         "tests",
+        "tests.rs",
         "tollgate_sdk.egg-info",
     ];
 
@@ -168,7 +180,12 @@ mod tests {
         let manifest = RUST.files.iter().find(|(file, _)| *file == "Cargo.toml");
         let text = standalone(manifest.unwrap().1, WORKSPACE);
         assert!(!text.contains("workspace"), "{text}");
-        for line in ["edition = \"2024\"", "serde_json = \"1\"", "[features]"] {
+        for line in [
+            "edition = \"2024\"",
+            "serde_json = \"1\"",
+            "[features]",
+            "regex-lite = { version = \"0.1\", optional = true }",
+        ] {
             assert!(text.lines().any(|found| found == line), "{text}");
         }
     }
