@@ -50,6 +50,12 @@ pub(super) struct Bench {
     /// File or folder with objects of the cluster, for plugins with lookups. For the plugins, no other objects exist.
     #[arg(long, value_name = "FILE|FOLDER")]
     objects: Option<PathBuf>,
+    /// File with what users may do, under the key `access` as in a suite, for plugins that ask for rights.
+    #[arg(long, value_name = "FILE")]
+    access: Option<PathBuf>,
+    /// File with images and who has signed them, under the key `images` as in a suite, for plugins that verify images.
+    #[arg(long, value_name = "FILE")]
+    images: Option<PathBuf>,
     /// Number of calls for each row.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..))]
     calls: u32,
@@ -97,6 +103,9 @@ impl Bench {
         let review = subject.review;
         let objects = self.objects.as_deref();
         let tables = objects.map(super::objects::read).transpose()?;
+        let access = self.access.as_deref();
+        let authorizer = access.map(super::access::read).transpose()?;
+        let images = super::images::of_file(self.images.as_deref())?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -106,6 +115,8 @@ impl Bench {
             let options = Options {
                 namespaces,
                 tables,
+                authorizer,
+                images: Some(images),
                 ..Options::default()
             };
             let setup = Setup::new(&config, &options)?;

@@ -18,6 +18,7 @@ use tollgate_config::{Config, Origin, Serving, folder_of};
 use tollgate_gate::live::{Additions, Link};
 use tollgate_lookups::Tables;
 use tollgate_oci::LastGood;
+use tollgate_telemetry::metrics::Metrics;
 
 use crate::review::input;
 use crate::terminal::tell;
@@ -180,6 +181,11 @@ impl CustomResources {
     /// Returns where the objects of lookups come from.
     pub(crate) fn tables(&self) -> Arc<dyn Tables> {
         self.tables.clone()
+    }
+
+    /// Counts questions about rights in these metrics.
+    pub(crate) fn count_in(&self, metrics: &Arc<Metrics>) {
+        self.authorizer.count_in(metrics.clone());
     }
 
     /// Returns who says what users may do.

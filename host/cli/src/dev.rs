@@ -59,6 +59,12 @@ pub(super) struct Dev {
     /// File or folder with objects of the cluster, for plugins with lookups. For the plugins, no other objects exist.
     #[arg(long, value_name = "FILE|FOLDER")]
     objects: Option<PathBuf>,
+    /// File with what users may do, under the key `access` as in a suite, for plugins that ask for rights.
+    #[arg(long, value_name = "FILE")]
+    access: Option<PathBuf>,
+    /// File with images and who has signed them, under the key `images` as in a suite, for plugins that verify images.
+    #[arg(long, value_name = "FILE")]
+    images: Option<PathBuf>,
     /// Do not run the test suites.
     #[arg(long)]
     no_test: bool,
@@ -179,9 +185,14 @@ impl Dev {
         let namespaces = namespaces.map(super::namespaces::read).transpose()?;
         let tables = self.objects.as_deref();
         let tables = tables.map(super::objects::read).transpose()?;
+        let access = self.access.as_deref();
+        let authorizer = access.map(super::access::read).transpose()?;
+        let images = super::images::of_file(self.images.as_deref())?;
         let mut options = Options {
             namespaces,
             tables,
+            authorizer,
+            images: Some(images),
             ..Options::default()
         };
         let mut from_cluster = None;

@@ -167,6 +167,9 @@ impl Serve {
         };
         let setup = Setup::new(&config, &options)?;
         let metrics = setup.metrics.clone();
+        if let Some(resources) = &resources {
+            resources.count_in(&metrics);
+        }
         let mut registering = Registering::start(resources.as_ref(), &config, &metrics);
         let scanning = Scanning::new(&config);
         let begin = Begin {

@@ -6,7 +6,7 @@ mod cache;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _, Shared};
@@ -22,6 +22,8 @@ use tollgate_admission::access::{
 };
 
 use self::cache::{Cache, Key};
+use tollgate_telemetry::metrics::Metrics;
+
 use crate::api::words;
 
 /// Asks kube-apiserver about rights, and remembers answers for ten seconds.
@@ -39,6 +41,7 @@ struct Parts {
     cache: Mutex<Cache>,
     /// Many users at the same time must not occupy kube-apiserver.
     turns: Semaphore,
+    metrics: OnceLock<Arc<Metrics>>,
 }
 
 /// Reviews that are under way at the same time.
@@ -58,11 +61,17 @@ impl ClusterAuthorizer {
             client,
             cache: Mutex::default(),
             turns: Semaphore::new(CONCURRENT),
+            metrics: OnceLock::new(),
         };
         Self {
             shared: Arc::new(parts),
             asked: Arc::default(),
         }
+    }
+
+    /// Counts the requests to kube-apiserver from now on. Only the first metrics count.
+    pub fn count_in(&self, metrics: Arc<Metrics>) {
+        self.shared.metrics.get_or_init(|| metrics);
     }
 
     /// Returns the request that asks a question. Callers that ask the same at the same time share it.
@@ -126,10 +135,13 @@ impl Parts {
             cache.remember(key.clone(), decision.clone(), began);
             Ok::<_, Unavailable>(decision)
         };
-        match timeout(LIMIT, review).await {
-            Ok(answer) => answer,
-            Err(_elapsed) => Err(Unavailable::because("kube-apiserver does not answer")),
+        let answer = timeout(LIMIT, review)
+            .await
+            .unwrap_or_else(|_elapsed| Err(Unavailable::because("kube-apiserver does not answer")));
+        if let Some(metrics) = self.metrics.get() {
+            metrics.access_reviewed(answer.is_ok());
         }
+        answer
     }
 
     async fn ask(&self, question: &Question) -> Answer {

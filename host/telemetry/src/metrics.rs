@@ -17,6 +17,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+mod access;
 mod exports;
 mod images;
 mod lookups;
@@ -27,6 +28,7 @@ mod uses;
 
 use tollgate_admission::Phase;
 
+use self::access::AccessMetrics;
 pub use self::exports::ExportDrop;
 use self::exports::ExportMetrics;
 use self::images::ImageMetrics;
@@ -76,6 +78,7 @@ pub struct Metrics {
     recording_bytes: Counter,
     recording_dropped: Family<ReasonLabels, Counter>,
     exports: ExportMetrics,
+    access: AccessMetrics,
     images: ImageMetrics,
     shadow_comparisons: Family<ComparisonLabels, Counter>,
     shadow_near_fuel_limit: Family<ComparedPluginLabels, Counter>,
@@ -263,6 +266,7 @@ impl Metrics {
             recording_bytes: Counter::default(),
             recording_dropped: Family::default(),
             exports: ExportMetrics::register(&mut registry),
+            access: AccessMetrics::register(&mut registry),
             images: ImageMetrics::register(&mut registry),
             shadow_comparisons: Family::default(),
             shadow_near_fuel_limit: Family::default(),
