@@ -1,5 +1,10 @@
 //! Serves the checks of a configuration's plugins in native Rust: `tollgate serve` without WebAssembly.
 
+/// The same copies of memory as in the host, so that the benchmark does not compare those of a libc.
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+#[path = "../../../host/cli/src/copy.rs"]
+mod copy;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;

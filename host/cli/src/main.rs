@@ -12,6 +12,8 @@ mod called;
 mod catalogue;
 mod check;
 mod completions;
+#[cfg(all(target_arch = "x86_64", any(test, target_env = "musl")))]
+mod copy;
 mod crds;
 mod custom_resources;
 mod dev;
