@@ -161,11 +161,32 @@ pub const Failure = extern struct {
 };
 
 pub fn Result(comptime T: type) type {
+    return Fallible(T, Failure);
+}
+
+fn Fallible(comptime T: type, comptime F: type) type {
     return extern struct {
         is_error: bool,
-        as: extern union { answer: T, failure: Failure },
+        as: extern union { answer: T, failure: F },
     };
 }
+
+// === The types of wit/access.wit ===
+
+pub const ResourceAction = extern struct { verb: Text, group: Text, resource: Text, subresource: Text, namespace: Text, name: Text };
+pub const PathAction = extern struct { verb: Text, path: Text };
+pub const Action = extern struct {
+    kind: enum(u8) { resource, path },
+    as: extern union { resource: ResourceAction, path: PathAction },
+};
+pub const ServiceAccount = extern struct { namespace: Text, name: Text };
+pub const Decision = extern struct { allowed: bool, reason: Text, @"error": Option(Text) };
+pub const AccessFailure = extern struct {
+    kind: enum(u8) { not_granted, unavailable },
+    why: Text,
+};
+/// The parameters of `check`: they are too many for the stack, so they are in memory.
+const Asked = extern struct { action: Action, account: Option(ServiceAccount) };
 
 comptime {
     if (builtin.target.cpu.arch == .wasm32) {
@@ -174,6 +195,7 @@ comptime {
             .{ NewValue, 12 }, .{ PatchOperation, 24 }, .{ Cause, 32 },      .{ Denial, 32 },        .{ Mutation, 36 },
             .{ Verdict, 36 },  .{ SettingsError, 20 },  .{ Configured, 12 }, .{ Rule, 44 },          .{ Manifest, 52 },
             .{ Object, 28 },   .{ Page, 20 },           .{ Failure, 12 },    .{ Result(Page), 24 },  .{ Result(Option(Object)), 36 },
+            .{ Action, 52 },   .{ Asked, 72 },          .{ Decision, 24 },   .{ AccessFailure, 12 }, .{ Fallible(Decision, AccessFailure), 28 },
         };
         for (sizes) |pair| {
             if (@sizeOf(pair[0]) != pair[1]) @compileError(@typeName(pair[0]) ++ " has not the layout of the contract");
@@ -200,6 +222,9 @@ const cluster = struct {
     extern "tollgate:admission/cluster@0.1.0" fn get(lookup: [*]const u8, lookup_len: usize, has_namespace: u32, namespace: [*]const u8, namespace_len: usize, name: [*]const u8, name_len: usize, to: *Result(Option(Object))) void;
     extern "tollgate:admission/cluster@0.1.0" fn find(lookup: [*]const u8, lookup_len: usize, index: [*]const u8, index_len: usize, key: [*]const u8, key_len: usize, is_after: u32, after: [*]const u8, after_len: usize, to: *Result(Page)) void;
     extern "tollgate:admission/cluster@0.1.0" fn list(lookup: [*]const u8, lookup_len: usize, has_namespace: u32, namespace: [*]const u8, namespace_len: usize, is_after: u32, after: [*]const u8, after_len: usize, to: *Result(Page)) void;
+};
+const access = struct {
+    extern "tollgate:admission/access@0.1.0" fn check(asked: *const Asked, to: *Fallible(Decision, AccessFailure)) void;
 };
 
 /// Returns the value at a pointer. JSON null is a value.
@@ -288,6 +313,14 @@ pub fn clusterList(lookup: []const u8, namespace: ?[]const u8, after: ?[]const u
     const in = namespace orelse "";
     const from = after orelse "";
     cluster.list(lookup.ptr, lookup.len, @intFromBool(namespace != null), in.ptr, in.len, @intFromBool(after != null), from.ptr, from.len, &to);
+    return to;
+}
+
+/// Whether the user of the request may do something, or a service account.
+pub fn mayDo(action: Action, account: ?ServiceAccount) Fallible(Decision, AccessFailure) {
+    const asked = Asked{ .action = action, .account = if (account) |some| .some(some) else .none };
+    var to: Fallible(Decision, AccessFailure) = undefined;
+    access.check(&asked, &to);
     return to;
 }
 

@@ -263,7 +263,7 @@ async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
     for Language { name, folder } in built() {
         let wasm = folder.join("actor.wasm");
         let mut configuration = configuration();
-        let granted = json!(["cluster"]);
+        let granted = json!(["access", "cluster"]);
         configuration.plugin("actor", &wasm, json!({"capabilities": granted}));
         with_refused(&mut configuration, &wasm, &cases, &granted);
         let server = Server::start(configuration);
@@ -444,12 +444,22 @@ fn run_suite(language: &str, built: &Path, plugin: &str, suite: &Path) -> Option
 
 #[test]
 fn lookups_answer_alike_in_every_language() {
+    assert_cases_pass("cluster");
+}
+
+#[test]
+fn rights_answer_alike_in_every_language() {
+    assert_cases_pass("access");
+}
+
+/// Runs a suite of `languages/cases` with the actor of each language.
+fn assert_cases_pass(capability: &str) {
     let _alone = alone();
-    let cases = workspace().join("languages/cases/cluster");
+    let cases = workspace().join("languages/cases").join(capability);
     let mut wrong = Vec::new();
     for Language { name, folder } in built() {
         let suite = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join("lookups")
+            .join(capability)
             .join(&name);
         copy_suite(&cases, &suite);
         wrong.extend(run_suite(&name, &folder, "actor", &suite));

@@ -131,6 +131,32 @@ static void look_up(tollgate_text what) {
                                                          : TOLLGATE_TEXT("not synchronised"));
 }
 
+/* Asks about the right that the object names, and warns with the answer. `rights` warns with the kind of a failure. */
+static void ask(tollgate_text what) {
+    tollgate_action action = {
+        .verb = datum(TOLLGATE_TEXT("verb")),
+        .group = datum(TOLLGATE_TEXT("group")),
+        .resource = datum(TOLLGATE_TEXT("resource")),
+        .subresource = datum(TOLLGATE_TEXT("subresource")),
+        .namespace = datum(TOLLGATE_TEXT("namespace")),
+        .name = datum(TOLLGATE_TEXT("name")),
+        .path = datum(TOLLGATE_TEXT("path")),
+    };
+    tollgate_service_account account = {datum(TOLLGATE_TEXT("accountNamespace")), datum(TOLLGATE_TEXT("account"))};
+    tollgate_decision decision;
+    tollgate_text why;
+    tollgate_access_result result =
+        tollgate_access_check(&action, account.name.length > 0 ? &account : NULL, &decision, &why);
+    if (result == TOLLGATE_ACCESS_ANSWERED) {
+        tollgate_warn(TOLLGATE_JOIN(truth(decision.allowed), TOLLGATE_TEXT(" "), decision.reason));
+        return;
+    }
+    if (!TOLLGATE_IS(what, "rights")) {
+        TOLLGATE_ABORT(why);
+    }
+    tollgate_warn(result == TOLLGATE_ACCESS_NOT_GRANTED ? TOLLGATE_TEXT("not granted") : TOLLGATE_TEXT("unavailable"));
+}
+
 const tollgate_denial *tollgate_validate(void) {
     tollgate_text what = what_to_do();
     if (TOLLGATE_IS(what, "deny")) {
@@ -175,6 +201,9 @@ const tollgate_denial *tollgate_validate(void) {
     }
     if (TOLLGATE_IS(what, "get") || TOLLGATE_IS(what, "find") || TOLLGATE_IS(what, "list") || TOLLGATE_IS(what, "lookup")) {
         look_up(what);
+    }
+    if (TOLLGATE_IS(what, "may") || TOLLGATE_IS(what, "rights")) {
+        ask(what);
     }
     act(what, 0);
     return TOLLGATE_ALLOW;

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/access"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/plugin"
 )
@@ -65,6 +66,8 @@ func (actor) Validate(review *tollgate.Review) error {
 		tollgate.Log(tollgate.LevelInfo, "hello")
 	case "get", "find", "list", "lookup":
 		return lookUp(do, review)
+	case "may", "rights":
+		return ask(do, review)
 	default:
 		act(do, 0)
 	}
@@ -104,6 +107,39 @@ func lookUp(do string, review *tollgate.Review) error {
 		case errors.Is(err, cluster.ErrNotSynchronised):
 			review.Warn("not synchronised")
 		}
+	}
+	return nil
+}
+
+// ask asks about the right that the object names, and warns with the answer. "rights" warns with the kind of a failure.
+func ask(do string, review *tollgate.Review) error {
+	text := func(member string) string {
+		text, _ := review.Object().Text(tollgate.Pointer("data", member))
+		return text
+	}
+	var action interface {
+		Check() (access.Decision, error)
+		CheckServiceAccount(access.ServiceAccount) (access.Decision, error)
+	} = access.Resource{
+		Verb: text("verb"), Group: text("group"), Resource: text("resource"), Subresource: text("subresource"),
+		Namespace: text("namespace"), Name: text("name"),
+	}
+	if path := text("path"); path != "" {
+		action = access.Path{Verb: text("verb"), Path: path}
+	}
+	decision, err := action.Check()
+	if account := text("account"); account != "" {
+		decision, err = action.CheckServiceAccount(access.ServiceAccount{Namespace: text("accountNamespace"), Name: account})
+	}
+	switch {
+	case err == nil:
+		review.Warn("%t %s", decision.Allowed, decision.Reason)
+	case do != "rights":
+		return err
+	case errors.Is(err, access.ErrNotGranted):
+		review.Warn("not granted")
+	case errors.Is(err, access.ErrUnavailable):
+		review.Warn("unavailable")
 	}
 	return nil
 }

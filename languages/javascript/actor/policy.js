@@ -1,6 +1,7 @@
 /** Follows instructions in the object under review, for the conformance suite. */
 
 import { allow, Cause, CauseType, deny, log, merge, patch, pointer, unchanged } from '@tollgate/sdk';
+import * as access from '@tollgate/sdk/access';
 import { Failure, find, get, list } from '@tollgate/sdk/cluster';
 
 export const manifest = {
@@ -86,6 +87,10 @@ export function validate(review) {
     case 'lookup':
       lookUp(what, review);
       return allow;
+    case 'may':
+    case 'rights':
+      ask(what, review);
+      return allow;
     default:
       act(what, 0);
       return allow;
@@ -105,6 +110,33 @@ function lookUp(what, review) {
     for (const object of what === 'find' ? find(lookup, text('index'), text('key')) : list(lookup, namespace)) review.warn(shown(object));
   } catch (error) {
     if (what !== 'lookup' || !(error instanceof Failure)) throw error;
+    review.warn(error.kind);
+  }
+}
+
+/** Asks about the right that the object names, and warns with the answer. `rights` warns with the kind of a failure. */
+function ask(what, review) {
+  const text = (member) => review.object.text(pointer('data', member));
+  const [verb, path, account] = [text('verb'), text('path'), text('account')];
+  const action =
+    path === undefined
+      ? {
+          verb,
+          group: text('group'),
+          resource: text('resource'),
+          subresource: text('subresource'),
+          namespace: text('namespace'),
+          name: text('name'),
+        }
+      : { verb, path };
+  try {
+    const { allowed, reason } = access.check(
+      action,
+      account === undefined ? undefined : { namespace: text('accountNamespace'), name: account },
+    );
+    review.warn(`${allowed} ${reason}`);
+  } catch (error) {
+    if (what !== 'rights' || !(error instanceof access.Failure)) throw error;
     review.warn(error.kind);
   }
 }

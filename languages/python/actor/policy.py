@@ -19,6 +19,7 @@ from tollgate_sdk import (
     Patch,
     Review,
     Rule,
+    access,
     cluster,
     info,
     merge,
@@ -93,6 +94,8 @@ def validate(review: Review, _: None) -> Any:
             logging.getLogger("actor").warning("hello %d", 5)
         case "get" | "find" | "list" | "lookup" as what:
             look_up(what, review)
+        case "may" | "rights" as what:
+            ask(what, review)
         case what:
             act(what, 0)
     return ALLOW
@@ -116,6 +119,28 @@ def look_up(what: str, review: Review) -> None:
         if what != "lookup":
             raise
         review.warn("not granted" if isinstance(failure, cluster.NotGranted) else "not synchronised")
+
+
+def ask(what: str, review: Review) -> None:
+    """Asks about the right that the object names, and warns with the answer. ``rights`` warns with the kind of a failure."""
+
+    def text(member: str) -> str:
+        return review.object.text(pointer("data", member)) or ""
+
+    action: access.Resource | access.Path = access.Resource(
+        text("verb"), text("resource"), text("group"), text("subresource"), text("namespace"), text("name")
+    )
+    if text("path"):
+        action = access.Path(text("verb"), text("path"))
+    account = access.ServiceAccount(text("accountNamespace"), text("account")) if text("account") else None
+    try:
+        decision = access.check(action, account)
+    except access.Failure as failure:
+        if what != "rights":
+            raise
+        review.warn("not granted" if isinstance(failure, access.NotGranted) else "unavailable")
+        return
+    review.warn(f"{str(decision.allowed).lower()} {decision.reason}")
 
 
 def shown(found: cluster.ClusterObject) -> str:

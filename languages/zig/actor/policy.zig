@@ -127,6 +127,37 @@ fn lookUp(what: []const u8) void {
     }
 }
 
+/// Asks about the right that the object names, and warns with the answer. `rights` warns with the kind of a failure.
+fn ask(what: []const u8) void {
+    const part = struct {
+        fn part(member: []const u8) Text {
+            return .of(datum(member) orelse "");
+        }
+    }.part;
+    const action: contract.Action = if (datum("path")) |path|
+        .{ .kind = .path, .as = .{ .path = .{ .verb = part("verb"), .path = .of(path) } } }
+    else
+        .{ .kind = .resource, .as = .{ .resource = .{
+            .verb = part("verb"),
+            .group = part("group"),
+            .resource = part("resource"),
+            .subresource = part("subresource"),
+            .namespace = part("namespace"),
+            .name = part("name"),
+        } } };
+    const account: ?contract.ServiceAccount = if (datum("account")) |name|
+        .{ .namespace = part("accountNamespace"), .name = .of(name) }
+    else
+        null;
+    const result = contract.mayDo(action, account);
+    if (!result.is_error) {
+        const decision = result.as.answer;
+        return contract.warn(contract.format("{} {s}", .{ decision.allowed, decision.reason.slice() }));
+    }
+    if (!is(what, "rights")) contract.fail(@src(), result.as.failure.why.slice());
+    contract.warn(if (result.as.failure.kind == .not_granted) "not granted" else "unavailable");
+}
+
 pub fn validate() contract.Verdict {
     const what = datum("do") orelse "";
     if (is(what, "deny")) {
@@ -147,6 +178,7 @@ pub fn validate() contract.Verdict {
     if (is(what, "escape")) _ = contract.get(@src(), .object, "/data/a~b");
     if (is(what, "log")) contract.log(.info, "hello");
     for ([_][]const u8{ "get", "find", "list", "lookup" }) |one| if (is(what, one)) lookUp(what);
+    for ([_][]const u8{ "may", "rights" }) |one| if (is(what, one)) ask(what);
     perform(what);
     return .{ .kind = .allow };
 }

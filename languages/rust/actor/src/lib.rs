@@ -1,6 +1,7 @@
 //! Follows instructions in the object under review, for the conformance suite.
 
 use serde_json::json;
+use tollgate_sdk::access::{self, Action};
 use tollgate_sdk::cluster::{self, Failure, OrFault as _};
 use tollgate_sdk::prelude::*;
 
@@ -61,6 +62,7 @@ impl Validate for Actor {
             "escape" => drop(object.get("/data/a~b")),
             "log" => tollgate_sdk::info!("hello"),
             "get" | "find" | "list" | "lookup" => look_up(&what, review),
+            "may" | "rights" => ask(&what, review),
             what => drop(act(what, 0)),
         }
         Ok(())
@@ -114,6 +116,33 @@ fn look_up(what: &str, review: &Review) {
             Err(Failure::NotSynchronised(_)) => review.warn("not synchronised"),
         }
     }
+}
+
+/// Asks about the right that the object names, and warns with the answer. `rights` warns with the kind of a failure.
+fn ask(what: &str, review: &Review) {
+    let text = |member: &str| review.object().text(pointer!["data", member]);
+    let part = |member: &str| text(member).unwrap_or_default();
+    let action = match text("path") {
+        Some(path) => Action::path(part("verb"), path),
+        None => Action::resource(part("verb"), part("group"), part("resource"))
+            .subresource(part("subresource"))
+            .namespace(part("namespace"))
+            .name(part("name")),
+    };
+    let answer = match text("account") {
+        Some(account) => action.check_service_account(&part("accountNamespace"), &account),
+        None => action.check(),
+    };
+    let decision = match answer {
+        Err(access::Failure::NotGranted(_)) if what == "rights" => {
+            return review.warn("not granted");
+        }
+        Err(access::Failure::Unavailable(_)) if what == "rights" => {
+            return review.warn("unavailable");
+        }
+        answer => access::OrFault::or_fault(answer),
+    };
+    review.warn(format!("{} {}", decision.allowed, decision.reason));
 }
 
 fn shown(object: &cluster::Object) -> String {
