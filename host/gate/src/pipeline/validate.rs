@@ -1,5 +1,6 @@
 //! Runs all validators on the object as it came in.
 
+mod caller;
 mod existing;
 
 #[doc(hidden)]
@@ -10,10 +11,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::Semaphore;
-use tokio_util::sync::ReusableBoxFuture;
 use tollgate_admission::Phase;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_config::Mode;
@@ -26,9 +26,10 @@ use super::outcome::{Ended, Report};
 use super::passed_over::{PassedOver, Reason};
 use super::rollout::{Followed, follow_validator};
 use super::template::{Shown, Templates};
-use super::turn::{Beginning, Turn};
+use super::turn::{Beginning, Later, Turn};
 use crate::plugin::{Answering, Plugin, PluginSet};
 use crate::shadow::Verdict;
+use caller::Caller;
 use existing::Excusing;
 
 /// The results of all validators.
@@ -55,6 +56,17 @@ enum Evaluated {
     PassedOver(Option<PassedOver>),
 }
 
+/// What the evaluation of one validator begins with.
+struct Evaluation<'r> {
+    index: usize,
+    turn: Turn<'r>,
+    answering: Answering<'r>,
+    /// The pod template, if the plugin gets that instead of the object.
+    pod: Option<Arc<Subject>>,
+    /// The work to do before it is known whether the plugin is called.
+    later: Option<Later>,
+}
+
 /// The inputs of every validator's call.
 #[derive(Clone, Copy)]
 struct Round<'r> {
@@ -75,8 +87,8 @@ pub(super) struct FirstTurns(Semaphore);
 /// All calls run concurrently on this task. A call that finishes at its first poll adds no overhead. A longer call
 /// yields to the others at every tick.
 ///
-/// The future of a call takes kilobytes. Nearly all calls finish at their first poll, so they reuse the same memory
-/// one after another. This memory stays in the processor's caches.
+/// Nearly all calls finish at their first poll, so they reuse the memory of one [`Caller`] one after another. This
+/// memory stays in the processor's caches.
 pub(super) async fn validate(
     engine: &Engine,
     metrics: &Metrics,
@@ -103,7 +115,7 @@ pub(super) async fn validate(
     // Results that came while an earlier plugin was still under way, with the plugins' indexes, to restore the configured
     // order. Nearly all reviews have none.
     let mut out_of_order: Vec<(usize, Evaluated)> = Vec::new();
-    let mut place = None;
+    let mut idle = None;
     let mut under_way = FuturesUnordered::new();
     for (index, plugin) in plugins.iter().enumerate() {
         if !plugin.is_asked_by(only) {
@@ -146,38 +158,17 @@ pub(super) async fn validate(
             }
             Err(later) => Some(later),
         };
-        let call = async move {
-            let round = round.about(pod.as_deref());
-            if let Some(later) = later {
-                let request = &round.subject.request;
-                let object = round.subject.object.as_ref();
-                let beginning =
-                    turn.begin_elsewhere(later, round.engine, request, object, round.deadline);
-                match Box::pin(beginning).await {
-                    Beginning::Call if turn.plugin.config.mode == Mode::Audit => {
-                        return Ok((index, Evaluated::Audited(round.audit(answering))));
-                    }
-                    Beginning::Call => {}
-                    Beginning::NotCalled(mismatch) => {
-                        let passed_over = PassedOver::by_match(index, mismatch);
-                        return Ok((index, Evaluated::PassedOver(passed_over)));
-                    }
-                    Beginning::Report(report) => {
-                        return Ok((index, Evaluated::Reported(*report, None, None)));
-                    }
-                }
-            }
-            let evaluated = round.call(index, answering).await?;
-            Ok::<_, Overload>((index, evaluated))
-        };
-        let mut call = match place.take() {
-            None => ReusableBoxFuture::new(call),
-            Some(mut place) => {
-                ReusableBoxFuture::set(&mut place, call);
-                place
-            }
-        };
-        match poll_fn(|context| Poll::Ready(call.poll(context))).await {
+        let mut caller = idle.take().unwrap_or_else(|| {
+            Caller::new(move |evaluation| async move { round.evaluate(evaluation).await })
+        });
+        caller.begin(Evaluation {
+            index,
+            turn,
+            answering,
+            pod,
+            later,
+        });
+        match poll_fn(|context| Poll::Ready(caller.poll_unpin(context))).await {
             Poll::Ready(done) => {
                 let (index, evaluated) = done?;
                 if under_way.is_empty() {
@@ -185,9 +176,9 @@ pub(super) async fn validate(
                 } else {
                     out_of_order.push((index, evaluated));
                 }
-                place = Some(call);
+                idle = Some(caller);
             }
-            Poll::Pending => under_way.push(call),
+            Poll::Pending => under_way.push(caller),
         }
     }
     first_turns.are_over();
@@ -243,6 +234,39 @@ impl<'r> Round<'r> {
             subject: pod.unwrap_or(self.subject),
             ..self
         }
+    }
+
+    /// Runs one validator, and returns its result and its index.
+    async fn evaluate(&self, evaluation: Evaluation<'r>) -> Result<(usize, Evaluated), Overload> {
+        let Evaluation {
+            index,
+            turn,
+            answering,
+            pod,
+            later,
+        } = evaluation;
+        let round = self.about(pod.as_deref());
+        if let Some(later) = later {
+            let request = &round.subject.request;
+            let object = round.subject.object.as_ref();
+            let beginning =
+                turn.begin_elsewhere(later, round.engine, request, object, round.deadline);
+            match Box::pin(beginning).await {
+                Beginning::Call if turn.plugin.config.mode == Mode::Audit => {
+                    return Ok((index, Evaluated::Audited(round.audit(answering))));
+                }
+                Beginning::Call => {}
+                Beginning::NotCalled(mismatch) => {
+                    let passed_over = PassedOver::by_match(index, mismatch);
+                    return Ok((index, Evaluated::PassedOver(passed_over)));
+                }
+                Beginning::Report(report) => {
+                    return Ok((index, Evaluated::Reported(*report, None, None)));
+                }
+            }
+        }
+        let evaluated = round.call(index, answering).await?;
+        Ok((index, evaluated))
     }
 
     fn audit(&self, answering: Answering<'_>) -> Audit {
