@@ -152,6 +152,30 @@ impl Registry {
         }
     }
 
+    /// Stops the registry from answering, until [`Registry::resume`]. Connections are still accepted.
+    ///
+    /// # Panics
+    /// Panics if the registry does not run.
+    pub fn pause(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Lets a paused registry answer again.
+    ///
+    /// # Panics
+    /// Panics if the registry does not run.
+    pub fn resume(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let id = self.child.as_ref().map(std::process::Child::id);
+        let id = id.and_then(|id| i32::try_from(id).ok());
+        let id = id.and_then(rustix::process::Pid::from_raw);
+        let id = id.expect("the registry runs");
+        rustix::process::kill_process(id, signal).expect("the registry runs");
+    }
+
     /// Host and port, as references write them.
     #[must_use]
     pub fn host(&self) -> String {

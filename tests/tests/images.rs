@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
@@ -346,7 +347,7 @@ async fn last_known_good_counts_while_the_registry_is_away() {
     assert!(it.validated(&pinned).await.allowed);
 
     it.registry.kill();
-    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert!(it.validated(&pinned).await.allowed);
     let checked = it.mutated(&image).await;
     let changed = checked
@@ -359,4 +360,110 @@ async fn last_known_good_counts_while_the_registry_is_away() {
     // Nobody knows anything good about the other one.
     let unknown = format!("{other}@{of_other}");
     Verifying::assert_refused(&it.validated(&unknown).await, "cannot be verified now");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_registry_delays_only_who_asks_it() {
+    const SLOW: Duration = Duration::from_secs(2);
+    const WAITING: usize = 60;
+    let Some(it) = Verifying::start(json!({})).await else {
+        return;
+    };
+    let (known, digest) = it.push("apps/known");
+    it.registry.sign("apps/known", &digest, &it.key).await;
+    let known = format!("{known}@{digest}");
+    assert!(it.validated(&known).await.allowed);
+    let (new, digest) = it.push("apps/new");
+    it.registry.sign("apps/new", &digest, &it.key).await;
+    let new = format!("{new}@{digest}");
+
+    it.registry.pause();
+    let began = Instant::now();
+    // More reviews wait than the engine has places for.
+    let unknown = |index| format!("{}/apps/new@{}", it.registry.host(), digest_of(index));
+    let reviews = futures_util::future::join_all((0..WAITING).map(|index| {
+        let image = unknown(index);
+        let it = &it;
+        async move { it.validated(&image).await }
+    }));
+    let new = async { (it.validated(&new).await, began.elapsed()) };
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let mut longest = Duration::ZERO;
+        while began.elapsed() < SLOW {
+            let asked = Instant::now();
+            assert!(it.validated(&known).await.allowed);
+            longest = longest.max(asked.elapsed());
+        }
+        it.registry.resume();
+        longest
+    };
+    let (reviews, (new, waited), longest) = tokio::join!(reviews, new, others);
+    println!("a known image: at most {longest:?}; a new image: {waited:?}");
+    assert!(new.allowed);
+    assert!(waited >= SLOW - Duration::from_millis(100), "{waited:?}");
+    assert!(longest < SLOW / 4, "{longest:?}");
+    for checked in &reviews {
+        assert!(!checked.allowed);
+    }
+}
+
+/// Returns how many images [`many_digests_take_bounded_memory`] asks about. CONTRIBUTING.md names the variable.
+fn digests() -> usize {
+    const WITHOUT: usize = 2_000;
+    std::env::var("TOLLGATE_DIGESTS").map_or(WITHOUT, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("TOLLGATE_DIGESTS is not a number: {text}"))
+    })
+}
+
+/// A digest that no image has.
+fn digest_of(index: usize) -> String {
+    format!("sha256:{index:064x}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_digests_take_bounded_memory() {
+    const PER_POD: usize = 50;
+    const SLACK_KIB: u64 = 8 * 1024;
+    let digests = digests();
+    // One KiB for each refusal that is remembered.
+    let allowed_kib = SLACK_KIB + digests.min(10_000) as u64;
+    let Some(it) = Verifying::start(json!({})).await else {
+        return;
+    };
+    let (image, digest) = it.push("apps/known");
+    it.registry.sign("apps/known", &digest, &it.key).await;
+    let known = format!("{image}@{digest}");
+    let review = |first: usize| {
+        let mut object = of("");
+        let containers = (first..first + PER_POD).map(|index| {
+            let image = format!("{}/apps/known@{}", it.registry.host(), digest_of(index));
+            json!({"name": format!("c{index}"), "image": image})
+        });
+        object["spec"]["containers"] = containers.collect();
+        Review::create(object).build()
+    };
+    for first in (0..4 * PER_POD).step_by(PER_POD) {
+        it.server.validate(&review(first)).await;
+    }
+    let before = it.server.resident_kib();
+    let began = Instant::now();
+    for first in (0..digests).step_by(PER_POD) {
+        let review = review(first);
+        let checked = it
+            .server
+            .validate(&review)
+            .await
+            .checked(Endpoint::Validate, &review);
+        assert!(!checked.allowed);
+    }
+    let after = it.server.resident_kib();
+    println!(
+        "{digests} digests in {:?} with {} requests: resident {before} -> {after} KiB",
+        began.elapsed(),
+        it.requests().await
+    );
+    assert!(after < before + allowed_kib, "{before} -> {after} KiB");
+    assert!(it.validated(&known).await.allowed);
 }

@@ -16,6 +16,7 @@ mod effective;
 mod explained;
 mod faults;
 mod fixtures;
+mod images;
 mod installed;
 mod load;
 mod lookups;
