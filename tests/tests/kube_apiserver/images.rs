@@ -32,7 +32,8 @@ fn verifying(registry: &Registry, key: &Key, namespace: &str, rule: Value) -> Co
     let policy = json!({"name": "release", "signers": [{"name": "release", "key": key.public()}]});
     let entry = json!({
         "match": rules(namespace, &[""], &["pods"]),
-        "images": {"registries": [registry.host()], "policies": [policy]},
+        // Longer than the test takes on a busy machine.
+        "images": {"registries": [registry.host()], "policies": [policy], "resolvedFor": "10m"},
         "limits": {"timeout": "8s"},
         "settings": {"rules": [rule]},
     });
