@@ -448,7 +448,7 @@ impl Search {
                     };
                     (name, self.everywhere(value))
                 });
-                Json::Object(Arc::new(object.collect::<Object>()))
+                Json::Object(Arc::new(object.collect()))
             }
             Json::Number(_) => match self.replaced(&json.to_text()) {
                 Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -475,7 +475,7 @@ fn members(json: &Json, mut change: impl FnMut(&str, &Json) -> Json) -> Json {
     let object = object
         .iter()
         .map(|(name, value)| (name.clone(), change(name, value)));
-    Json::Object(Arc::new(object.collect::<Object>()))
+    Json::Object(Arc::new(object.collect()))
 }
 
 fn elements(json: &Json, change: impl FnMut(&Json) -> Json) -> Json {

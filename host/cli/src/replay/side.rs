@@ -290,7 +290,7 @@ fn outside(json: &Json, pointer: &str) -> Json {
                 let value = outside(value, &format!("{pointer}{}", token.as_str()));
                 (name.clone(), value)
             });
-            Json::Object(Arc::new(members.collect::<Object>()))
+            Json::Object(Arc::new(members.collect()))
         }
         _ if is_content(pointer) => Json::Null,
         _ => json.clone(),

@@ -63,7 +63,7 @@ fn masked(json: &Json, old: Option<&Json>, pointer: &str) -> Json {
                 let old = old.and_then(|old| old.member(name));
                 (name.clone(), masked(value, old, &pointer))
             });
-            Json::Object(Arc::new(members.collect::<Object>()))
+            Json::Object(Arc::new(members.collect()))
         }
         Json::Array(elements) => {
             let old = |index: usize| old.and_then(Json::as_array)?.get(index);
