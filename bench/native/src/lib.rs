@@ -18,7 +18,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use tollgate_admission::Denial;
-use tollgate_admission::review::decode::decode;
+use tollgate_admission::review::decode::decode_within;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_admission::{Body, Call, Endpoint, Gate, Readiness, Reply};
 use tollgate_config::{PluginConfig, Source};
@@ -74,8 +74,9 @@ impl Control {
     ///
     /// # Errors
     /// Fails if the body is not a valid review. The text gives the reason.
-    pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Vec<u8>, String> {
-        let review = decode(body, self.max_depth + DEPTH_OF_OBJECT);
+    pub fn answer(&self, endpoint: Endpoint, body: &Bytes) -> Result<Vec<u8>, String> {
+        let max_depth = self.max_depth + DEPTH_OF_OBJECT;
+        let review = decode_within(body, max_depth, &Account::unlimited());
         let mut review = review.map_err(|error| tollgate_admission::chain(&error))?;
         let outcome = match endpoint {
             Endpoint::Validate => self.validate(&review.request),

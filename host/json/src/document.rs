@@ -14,7 +14,6 @@ mod index;
 mod json;
 mod lazy;
 mod level;
-mod names;
 mod parse;
 mod pointer;
 pub(crate) mod room;

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tollgate::setup::{Question, ask};
 use tollgate_admission::Endpoint;
 use tollgate_admission::namespaces::{Lookup, Namespaces};
-use tollgate_admission::review::decode::decode;
+use tollgate_admission::review::decode::decode_within;
 use tollgate_cluster::Served;
 use tollgate_config::{Config, EngineConfig, PluginConfig, Requests};
 use tollgate_engine::Engine;
@@ -328,7 +328,7 @@ impl Bench {
     fn subject(&self, item: &Item) -> Subject {
         let body = Bytes::from(item.review.to_text());
         let max_depth = self.requests.max_depth.saturating_add(DEPTH_OF_OBJECT);
-        let decoded = decode(&body, max_depth);
+        let decoded = decode_within(&body, max_depth, &Account::unlimited());
         Subject {
             body,
             request: decoded.ok().map(|review| review.request),

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use super::index::Span;
+use super::index::{Index, Span};
 use super::level::{Content, Level};
 use super::scan::plain_end;
 use super::{Json, Number, Object};
 
+/// Up to this number of names, comparing all of them is faster than sorting.
+const FEW_NAMES: usize = 24;
+
 /// Reads the values directly inside of a container. The text was checked by the pass that indexed it.
 struct Reader<'s> {
-    span: &'s Span,
+    index: &'s Arc<Index>,
     text: &'s [u8],
     at: usize,
     /// The next container inside.
@@ -18,8 +21,8 @@ struct Reader<'s> {
 
 impl Content for Vec<Json> {
     fn build(span: &Span) -> Self {
-        let mut elements = Self::with_capacity(span.container().values as usize);
-        let mut reader = Reader::new(span);
+        let mut elements = Self::with_capacity(span.container().values());
+        let mut reader = Reader::new(span.index(), span.position());
         while reader.enter(b']') {
             elements.push(reader.value());
         }
@@ -29,15 +32,13 @@ impl Content for Vec<Json> {
 
 impl Content for Object {
     fn build(span: &Span) -> Self {
-        let capacity = span.container().values as usize;
+        let capacity = span.container().values();
         let mut members =
             Self::with_capacity_and_hasher(capacity, foldhash::fast::RandomState::default());
-        let mut reader = Reader::new(span);
+        let mut reader = Reader::new(span.index(), span.position());
         while reader.enter(b'}') {
             let name = reader.text();
-            reader.space();
-            reader.at += 1; // the colon
-            reader.space();
+            reader.colon();
             let value = reader.value();
             members.insert(name, value);
         }
@@ -48,12 +49,12 @@ impl Content for Object {
 // === impl Reader ===
 
 impl<'s> Reader<'s> {
-    fn new(span: &'s Span) -> Self {
+    fn new(index: &'s Arc<Index>, container: u32) -> Self {
         Self {
-            span,
-            text: span.whole(),
-            at: span.container().start as usize + 1,
-            container: span.position() + 1,
+            index,
+            text: index.text(),
+            at: index.container(container).start as usize + 1,
+            container: container + 1,
         }
     }
 
@@ -73,6 +74,12 @@ impl<'s> Reader<'s> {
         }
     }
 
+    fn colon(&mut self) {
+        self.space();
+        self.at += 1;
+        self.space();
+    }
+
     fn value(&mut self) -> Json {
         match self.text[self.at] {
             b'"' => Json::Text(self.text()),
@@ -86,12 +93,41 @@ impl<'s> Reader<'s> {
     }
 
     fn container<T>(&mut self) -> Level<T> {
-        let index = self.span.index();
-        let level = Level::unbuilt(index, self.container);
-        let container = index.container(self.container);
+        let level = Level::unbuilt(self.index, self.container);
+        self.skip_container();
+        level
+    }
+
+    fn skip_container(&mut self) {
+        let container = self.index.container(self.container);
         self.at = container.end as usize;
         self.container = container.next;
-        level
+    }
+
+    /// Skips a value.
+    fn skip(&mut self) {
+        match self.text[self.at] {
+            b'"' => drop(self.quoted()),
+            b'{' | b'[' => self.skip_container(),
+            _ => {
+                let rest = &self.text[self.at..];
+                let is_part = |byte: &u8| !matches!(byte, b',' | b'}' | b']' | ..=b' ');
+                self.at += rest.iter().take_while(|byte| is_part(byte)).count();
+            }
+        }
+    }
+
+    /// Reads a string as it is written, without its quotes. Returns whether it has no escapes, too.
+    fn quoted(&mut self) -> (&'s [u8], bool) {
+        let start = self.at + 1;
+        let mut end = plain_end(self.text, start);
+        let is_plain = self.text[end] == b'"';
+        while self.text[end] == b'\\' {
+            // What follows the backslash and the next byte is plain or begins another escape.
+            end = plain_end(self.text, end + 2);
+        }
+        self.at = end + 1;
+        (&self.text[start..end], is_plain)
     }
 
     fn literal(&mut self, text: &str, value: Json) -> Json {
@@ -108,21 +144,37 @@ impl<'s> Reader<'s> {
     }
 
     fn text(&mut self) -> Arc<str> {
-        let start = self.at + 1;
-        let mut end = plain_end(self.text, start);
-        let is_plain = self.text[end] == b'"';
-        while self.text[end] == b'\\' {
-            // What follows the backslash and the next byte are plain or begin another escape.
-            end = plain_end(self.text, end + 2);
-        }
-        self.at = end + 1;
+        let start = self.at;
+        let (plain, is_plain) = self.quoted();
         if is_plain {
-            return Arc::from(utf8(&self.text[start..end]));
+            return Arc::from(utf8(plain));
         }
-        let quoted = &self.text[start - 1..=end];
+        let quoted = &self.text[start..self.at];
         let text: String = serde_json::from_slice(quoted).expect("the text was checked");
         Arc::from(text)
     }
+}
+
+/// Whether a container is an object in which two members have the same name. The names are written as the host writes
+/// them, so two that are the same look the same.
+pub(super) fn repeats_name(index: &Arc<Index>, container: u32) -> bool {
+    let here = index.container(container);
+    if index.text()[here.start as usize] != b'{' || here.values() < 2 {
+        return false;
+    }
+    let mut names = Vec::with_capacity(here.values());
+    let mut reader = Reader::new(index, container);
+    while reader.enter(b'}') {
+        names.push(reader.quoted().0);
+        reader.colon();
+        reader.skip();
+    }
+    if names.len() <= FEW_NAMES {
+        let is_before = |(index, name): (usize, &&[u8])| names[..index].contains(name);
+        return names.iter().enumerate().any(is_before);
+    }
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 fn utf8(text: &[u8]) -> &str {

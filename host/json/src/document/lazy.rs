@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::index::{Container, Index};
+use super::index::{Container, Index, Open};
 use super::level::Level;
-use super::names::{Names, Seen};
 use super::parse::{MAX_VALUES, ParseError, ParseErrorKind, parse_within};
 use super::room::{self, Meter};
 use super::scan::plain_end;
@@ -24,20 +23,25 @@ use super::{Account, Json, NoRoom};
 /// # Errors
 /// When [`parse_within`] refuses the text.
 pub fn index_within(text: &Bytes, max_depth: u32, account: &Account) -> Result<Json, ParseError> {
-    if text.len() > LONGEST_BYTES || std::str::from_utf8(text).is_err() {
+    if text.len() > LONGEST_BYTES || str::from_utf8(text).is_err() {
         return parse_within(text, max_depth, account);
     }
     let mut pass = Pass::new(text, max_depth, account);
     match pass.document() {
-        Ok(()) => Ok(pass.finish(text)),
+        Ok(is_object) => {
+            let index = Index::new(text.clone(), pass.containers);
+            Ok(match is_object {
+                true => Json::Object(Arc::new(Level::unbuilt(&index, 0))),
+                false => Json::Array(Arc::new(Level::unbuilt(&index, 0))),
+            })
+        }
         Err(refused) => {
-            let offset = pass.at;
             pass.meter.undo();
             drop(pass);
             match refused {
                 Refused::NoRoom(no_room) => Err(ParseError {
                     kind: ParseErrorKind::NoRoom(no_room),
-                    offset,
+                    offset: 0,
                 }),
                 Refused::Unclear => parse_within(text, max_depth, account),
             }
@@ -47,11 +51,11 @@ pub fn index_within(text: &Bytes, max_depth: u32, account: &Account) -> Result<J
 
 /// Memory of the index itself.
 const INDEX_BYTES: u64 = room::block(room::COUNTERS + size_of::<Index>());
-/// Longest text with an index.
+/// Longest text with an index. Places in it fit into 32 bits.
 const LONGEST_BYTES: usize = 1 << 30;
-/// Longest number with an index.
+/// Longest number in a text with an index.
 const LONGEST_NUMBER_BYTES: usize = 4_000;
-/// Resolving the escapes of a string up to this length is not accounted for.
+/// The memory for resolving the escapes of a shorter string is not accounted for.
 const ESCAPES_BYTES: usize = 64 << 10;
 
 enum Refused {
@@ -62,28 +66,13 @@ enum Refused {
 
 struct Pass<'t> {
     text: &'t [u8],
-    at: usize,
-    max_depth: usize,
-    values: u32,
+    max_depth: u32,
     containers: Vec<Container>,
-    /// The container that is being read.
-    here: Open,
-    /// The containers around it.
-    around: Vec<Open>,
-    names: Names,
     /// Memory of everything when it is built.
     bytes: u64,
+    /// Whether something was written as the host would not write it, since the last time that somebody asked.
+    is_loose: bool,
     meter: Meter<'t>,
-}
-
-/// A container that has not ended.
-struct Open {
-    container: u32,
-    values: u32,
-    is_object: bool,
-    is_compact: bool,
-    may_repeat: bool,
-    names: Seen,
 }
 
 // === impl Pass ===
@@ -92,273 +81,196 @@ impl<'t> Pass<'t> {
     fn new(text: &'t [u8], max_depth: u32, account: &'t Account) -> Self {
         Self {
             text,
-            at: 0,
-            max_depth: max_depth as usize,
-            values: 0,
+            max_depth,
             containers: Vec::new(),
-            here: Open::document(),
-            around: Vec::with_capacity(16),
-            names: Names::default(),
             bytes: 0,
+            is_loose: false,
             meter: Meter::new(account),
         }
     }
 
-    /// Returns the document, of which nothing is built.
-    fn finish(self, text: &Bytes) -> Json {
-        let first = text.iter().find(|byte| !is_space(**byte));
-        match first {
-            Some(b'{') => {
-                let index = Index::new(text.clone(), self.containers);
-                Json::Object(Arc::new(Level::unbuilt(&index, 0)))
-            }
-            Some(b'[') => {
-                let index = Index::new(text.clone(), self.containers);
-                Json::Array(Arc::new(Level::unbuilt(&index, 0)))
-            }
-            _ => unreachable!("a document without containers is not indexed"),
-        }
-    }
-
-    fn document(&mut self) -> Result<(), Refused> {
-        self.reserve(self.text.len() / 128 + 16)?;
-        self.space();
-        if !matches!(self.byte(), b'{' | b'[') {
+    /// Reads the whole text. Returns whether it is an object.
+    ///
+    /// White space is rare, so it is only looked for where nothing else fits.
+    fn document(&mut self) -> Result<bool, Refused> {
+        let text = self.text;
+        self.reserve(text.len() / 128 + 16)?;
+        let mut at = self.space(0);
+        let is_object = byte(text, at) == b'{';
+        if !is_object && byte(text, at) != b'[' {
             return Err(Refused::Unclear);
         }
+        let mut here = Open::default();
+        let mut depth = 0;
+        let mut all_values: u32 = 0;
         'value: loop {
-            self.values += 1;
-            self.here.values += 1;
-            match self.byte() {
-                b'"' => drop(self.string()?),
-                b'{' => {
-                    self.open(true)?;
-                    if self.byte() != b'}' {
-                        self.name()?;
+            let first = byte(text, at);
+            match first {
+                b'"' => at = self.string(at),
+                b'{' | b'[' => {
+                    if depth == self.max_depth {
+                        return Err(Refused::Unclear);
+                    }
+                    depth += 1;
+                    let is_object = first == b'{';
+                    here = self.open(here, at, is_object)?;
+                    at += 1;
+                    // The closing bracket is two after the opening one in ASCII.
+                    let mut next = byte(text, at);
+                    if next <= b' ' {
+                        at = self.space(at);
+                        next = byte(text, at);
+                    }
+                    if next != first + 2 {
+                        if is_object {
+                            at = self.name(at)?;
+                        }
                         continue;
                     }
+                    // An empty container ends below, and there it is counted in the one around it.
+                    here.values = u32::MAX;
                 }
-                b'[' => {
-                    self.open(false)?;
-                    if self.byte() != b']' {
-                        continue;
-                    }
+                b' ' | b'\t' | b'\n' | b'\r' => {
+                    at = self.space(at);
+                    continue;
                 }
-                b't' => self.literal(b"true")?,
-                b'f' => self.literal(b"false")?,
-                b'n' => self.literal(b"null")?,
-                _ => self.number()?,
+                _ => at = self.other(at)?,
             }
             loop {
-                self.space();
-                match (self.byte(), self.here.is_object) {
-                    (b',', true) => {
-                        self.step();
-                        self.name()?;
-                        continue 'value;
+                here.values = here.values.wrapping_add(1);
+                let next = byte(text, at);
+                let next = match next {
+                    b',' | b'}' | b']' => next,
+                    _ => {
+                        at = self.space(at);
+                        byte(text, at)
                     }
-                    (b',', false) => {
-                        self.step();
-                        continue 'value;
+                };
+                at += 1;
+                if next == b',' {
+                    if here.is_object {
+                        at = self.name(at)?;
                     }
-                    (b'}', true) | (b']', false) => {
-                        if self.close()? {
-                            self.space();
-                            break 'value;
-                        }
-                    }
-                    _ => return Err(Refused::Unclear),
+                    continue 'value;
+                }
+                if next != if here.is_object { b'}' } else { b']' } {
+                    return Err(Refused::Unclear);
+                }
+                all_values += here.values;
+                if all_values >= MAX_VALUES {
+                    return Err(Refused::Unclear);
+                }
+                here = self.close(here, at);
+                depth -= 1;
+                if depth == 0 {
+                    break 'value;
                 }
             }
         }
-        if self.at != self.text.len() || self.values > MAX_VALUES {
+        if self.space(at) != text.len() {
             return Err(Refused::Unclear);
         }
         self.meter
             .take(INDEX_BYTES + self.bytes)
-            .map_err(Refused::NoRoom)
+            .map_err(Refused::NoRoom)?;
+        Ok(is_object)
     }
 
-    /// The next byte. There is no zero byte outside of strings, so it stands for the end.
-    #[inline]
-    fn byte(&self) -> u8 {
-        self.text.get(self.at).copied().unwrap_or_default()
-    }
-
-    /// Skips a byte and the white space after it.
-    #[inline]
-    fn step(&mut self) {
-        self.at += 1;
-        self.space();
-    }
-
-    #[inline]
-    fn space(&mut self) {
-        if self.byte() <= b' ' {
-            self.skip_space();
+    /// Begins a container inside of `outer`.
+    #[inline(always)]
+    fn open(&mut self, mut outer: Open, at: usize, is_object: bool) -> Result<Open, Refused> {
+        outer.is_loose |= std::mem::take(&mut self.is_loose);
+        let count = self.containers.len();
+        if count == self.containers.capacity() {
+            self.reserve(2 * count)?;
         }
-    }
-
-    #[cold]
-    fn skip_space(&mut self) {
-        while is_space(self.byte()) {
-            self.at += 1;
-            self.here.is_compact = false;
-        }
-    }
-
-    /// Begins a container, and goes to what is in it.
-    #[inline]
-    fn open(&mut self, is_object: bool) -> Result<(), Refused> {
-        if self.around.len() >= self.max_depth {
-            return Err(Refused::Unclear);
-        }
-        if self.containers.len() == self.containers.capacity() {
-            self.reserve(2 * self.containers.len())?;
-        }
-        // No text is so long that one of the two does not fit.
-        let (start, container) = (self.at as u32, self.containers.len() as u32);
-        self.containers.push(Container {
-            start,
-            ..Container::default()
-        });
-        let inner = Open {
-            container,
+        self.containers.push(Container::begin(at as u32, outer));
+        Ok(Open {
+            container: count as u32,
             values: 0,
             is_object,
-            is_compact: true,
-            may_repeat: false,
-            names: self.names.begin(),
-        };
-        self.around.push(std::mem::replace(&mut self.here, inner));
-        self.step();
-        Ok(())
+            is_loose: false,
+        })
     }
 
-    /// Ends a container. Returns whether it was the document.
-    #[inline]
-    fn close(&mut self) -> Result<bool, Refused> {
-        if self.values > MAX_VALUES {
-            return Err(Refused::Unclear);
-        }
-        self.at += 1;
-        let Some(outer) = self.around.pop() else {
-            return Err(Refused::Unclear);
-        };
-        let inner = std::mem::replace(&mut self.here, outer);
-        let values = inner.values;
+    /// Ends a container. Returns the one around it.
+    #[inline(always)]
+    fn close(&mut self, inner: Open, end: usize) -> Open {
+        let length = inner.values as usize;
         self.bytes += if inner.is_object {
-            room::object_of(values as usize)
+            room::object_of(length)
         } else {
-            room::array_of(values as usize)
+            room::array_of(length)
         };
-        let may_repeat = self.names.end(inner.names) | inner.may_repeat;
-        let is_compact = inner.is_compact & !may_repeat;
-        self.here.is_compact &= is_compact;
-        self.here.may_repeat |= may_repeat;
+        let is_loose = inner.is_loose | std::mem::take(&mut self.is_loose);
         let next = self.containers.len() as u32;
         let container = &mut self.containers[inner.container as usize];
-        container.end = self.at as u32;
-        container.next = next;
-        container.values = values;
-        container.is_compact = is_compact;
-        container.may_repeat = may_repeat;
-        Ok(self.around.is_empty())
+        let mut outer = container.end(end as u32, next, inner.values, is_loose);
+        outer.is_loose |= is_loose;
+        outer
     }
 
-    /// Reads a name and the colon after it, up to the value.
-    #[inline]
-    fn name(&mut self) -> Result<(), Refused> {
-        if self.byte() != b'"' {
-            return Err(Refused::Unclear);
+    /// Reads a name and the colon after it. Returns the place after that.
+    #[inline(always)]
+    fn name(&mut self, mut at: usize) -> Result<usize, Refused> {
+        if byte(self.text, at) != b'"' {
+            at = self.space(at);
+            if byte(self.text, at) != b'"' {
+                return Err(Refused::Unclear);
+            }
         }
-        let start = self.at + 1;
-        // A name that is written unusually may be the same as one that looks different.
-        self.here.may_repeat |= !self.string()?;
-        let name = &self.text[start..self.at - 1];
-        self.names.add(&mut self.here.names, name);
-        self.space();
-        if self.byte() != b':' {
-            return Err(Refused::Unclear);
+        at = self.string(at);
+        if byte(self.text, at) != b':' {
+            at = self.space(at);
+            if byte(self.text, at) != b':' {
+                return Err(Refused::Unclear);
+            }
         }
-        self.step();
-        Ok(())
+        Ok(at + 1)
     }
 
-    /// Reads a string. Returns whether [`Json::write`] would write it so.
-    #[inline]
-    fn string(&mut self) -> Result<bool, Refused> {
-        let start = self.at + 1;
-        let end = plain_end(self.text, start);
-        if self.text.get(end) != Some(&b'"') {
-            return self.string_with_escapes(start, end);
+    /// Reads the string at this place. Returns the place after it. If the string does not end, that is beyond the end
+    /// of the text, where nothing fits.
+    #[inline(always)]
+    fn string(&mut self, at: usize) -> usize {
+        let mut end = plain_end(self.text, at + 1);
+        if byte(self.text, end) != b'"' {
+            end = self.string_with_escapes(at, end);
         }
-        self.bytes += room::text(end - start);
-        self.at = end + 1;
-        Ok(true)
+        self.bytes += room::text(end - at - 1);
+        end + 1
     }
 
+    /// Reads on at a byte of a string that is not plain. Returns the place of the closing quote, or the end of the text.
     #[cold]
-    fn string_with_escapes(&mut self, start: usize, mut end: usize) -> Result<bool, Refused> {
-        let mut is_compact = true;
-        loop {
-            match self.text.get(end) {
-                Some(b'"') => break,
-                Some(b'\\') => {
-                    let escape = Escape::read(&self.text[end..]).ok_or(Refused::Unclear)?;
-                    is_compact &= escape.is_compact;
-                    end = plain_end(self.text, end + escape.length);
-                }
-                _ => return Err(Refused::Unclear),
-            }
+    fn string_with_escapes(&mut self, start: usize, mut end: usize) -> usize {
+        let text = self.text;
+        while let Some(b'\\') = text.get(end) {
+            let Some((length, is_usual)) = escape(&text[end..]) else {
+                return text.len();
+            };
+            self.is_loose |= !is_usual;
+            end = plain_end(text, end + length);
         }
-        let length = end - start;
-        self.bytes += room::text(length);
-        if length > ESCAPES_BYTES {
-            self.bytes += room::block(length);
+        if byte(text, end) != b'"' {
+            return text.len();
         }
-        self.here.is_compact &= is_compact;
-        self.at = end + 1;
-        Ok(is_compact)
+        if end - start > ESCAPES_BYTES {
+            self.bytes += room::block(end - start);
+        }
+        end
     }
 
-    #[inline]
-    fn literal(&mut self, literal: &[u8]) -> Result<(), Refused> {
-        match self.text[self.at..].starts_with(literal) {
-            true => {
-                self.at += literal.len();
-                Ok(())
+    /// Reads a value that is neither a string nor a container. Returns the place after it.
+    #[inline(never)]
+    fn other(&mut self, at: usize) -> Result<usize, Refused> {
+        let rest = self.text.get(at..).unwrap_or_default();
+        for literal in ["null", "true", "false"] {
+            if rest.starts_with(literal.as_bytes()) {
+                return Ok(at + literal.len());
             }
-            false => Err(Refused::Unclear),
         }
-    }
-
-    #[inline]
-    fn number(&mut self) -> Result<(), Refused> {
-        let start = self.at;
-        let is_negative = self.byte() == b'-';
-        self.at += usize::from(is_negative);
-        let is_zero = self.byte() == b'0';
-        if is_zero {
-            self.at += 1;
-        } else {
-            self.digits()?;
-        }
-        let mut is_integer = !(is_negative && is_zero);
-        if self.byte() == b'.' {
-            is_integer = false;
-            self.at += 1;
-            self.digits()?;
-        }
-        if matches!(self.byte(), b'e' | b'E') {
-            is_integer = false;
-            self.at += 1;
-            if matches!(self.byte(), b'+' | b'-') {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        let length = self.at - start;
+        let (length, is_integer) = number(rest).ok_or(Refused::Unclear)?;
         if length > LONGEST_NUMBER_BYTES {
             return Err(Refused::Unclear);
         }
@@ -366,20 +278,17 @@ impl<'t> Pass<'t> {
         if !is_integer || length > 18 {
             self.bytes += room::text(length);
         }
-        Ok(())
+        Ok(at + length)
     }
 
-    /// Reads at least one digit.
-    #[inline]
-    fn digits(&mut self) -> Result<(), Refused> {
-        let start = self.at;
-        while self.byte().is_ascii_digit() {
-            self.at += 1;
+    /// Skips white space, which the host does not write.
+    #[cold]
+    fn space(&mut self, mut at: usize) -> usize {
+        while matches!(byte(self.text, at), b' ' | b'\t' | b'\n' | b'\r') {
+            at += 1;
+            self.is_loose = true;
         }
-        match self.at > start {
-            true => Ok(()),
-            false => Err(Refused::Unclear),
-        }
+        at
     }
 
     /// Accounts for more containers before there is memory for them.
@@ -398,65 +307,31 @@ impl<'t> Pass<'t> {
     }
 }
 
-// === impl Open ===
+/// Returns the byte at this place. There is no zero byte outside of strings, so it stands for the end.
+#[inline(always)]
+fn byte(text: &[u8], at: usize) -> u8 {
+    text.get(at).copied().unwrap_or_default()
+}
 
-impl Open {
-    /// What is around the document.
-    fn document() -> Self {
-        Self {
-            container: 0,
-            values: 0,
-            is_object: false,
-            is_compact: true,
-            may_repeat: false,
-            names: Seen::default(),
-        }
+/// Reads an escape. Returns its length, and whether [`Json::write`] would write it so.
+fn escape(text: &[u8]) -> Option<(usize, bool)> {
+    match text.get(1)? {
+        b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => Some((2, true)),
+        b'/' => Some((2, false)),
+        b'u' => match unit(text)? {
+            0xdc00..=0xdfff => None,
+            0xd800..=0xdbff => {
+                let second = unit(text.get(6..)?)?;
+                matches!(second, 0xdc00..=0xdfff).then_some((12, false))
+            }
+            unit => {
+                let has_short_form = matches!(unit, 0x08 | 0x09 | 0x0a | 0x0c | 0x0d);
+                let is_lower_case = !text[2..6].iter().any(u8::is_ascii_uppercase);
+                Some((6, unit < 0x20 && !has_short_form && is_lower_case))
+            }
+        },
+        _ => None,
     }
-}
-
-/// An escape in a string.
-struct Escape {
-    length: usize,
-    /// Whether [`Json::write`] would write it so.
-    is_compact: bool,
-}
-
-// === impl Escape ===
-
-impl Escape {
-    /// Reads the escape at the beginning of a text.
-    fn read(text: &[u8]) -> Option<Self> {
-        let short = |is_compact| {
-            Some(Self {
-                length: 2,
-                is_compact,
-            })
-        };
-        match text.get(1)? {
-            b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => short(true),
-            b'/' => short(false),
-            b'u' => match unit(text)? {
-                0xdc00..=0xdfff => None,
-                0xd800..=0xdbff => {
-                    matches!(unit(text.get(6..)?)?, 0xdc00..=0xdfff).then_some(Self {
-                        length: 12,
-                        is_compact: false,
-                    })
-                }
-                unit => Some(Self {
-                    length: 6,
-                    is_compact: is_written_in_hex(unit)
-                        && !text[2..6].iter().any(u8::is_ascii_uppercase),
-                }),
-            },
-            _ => None,
-        }
-    }
-}
-
-/// Whether [`Json::write`] writes this control character with four hexadecimal digits.
-fn is_written_in_hex(unit: u16) -> bool {
-    unit < 0x20 && !matches!(unit, 0x08 | 0x09 | 0x0a | 0x0c | 0x0d)
 }
 
 /// Reads `\u` and four hexadecimal digits.
@@ -468,6 +343,24 @@ fn unit(text: &[u8]) -> Option<u16> {
     })
 }
 
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+/// Reads a number. Returns its length, and whether it is a canonical integer.
+fn number(text: &[u8]) -> Option<(usize, bool)> {
+    let digits = |from: usize| {
+        let rest = text.get(from..)?;
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        (count > 0).then_some(from + count)
+    };
+    let is_negative = text.first() == Some(&b'-');
+    let start = usize::from(is_negative);
+    let is_zero = byte(text, start) == b'0';
+    let whole = if is_zero { start + 1 } else { digits(start)? };
+    let mut end = whole;
+    if byte(text, end) == b'.' {
+        end = digits(end + 1)?;
+    }
+    if matches!(byte(text, end), b'e' | b'E') {
+        let is_signed = matches!(byte(text, end + 1), b'+' | b'-');
+        end = digits(end + 1 + usize::from(is_signed))?;
+    }
+    Some((end, end == whole && !(is_negative && is_zero)))
 }

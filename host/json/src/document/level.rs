@@ -65,7 +65,7 @@ impl Level<Vec<Json>> {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.span {
-            Some(span) => span.container().values as usize,
+            Some(span) => span.container().values(),
             None => self.deref().len(),
         }
     }

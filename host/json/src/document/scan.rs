@@ -1,15 +1,23 @@
 //! Finds the end of a string, sixteen bytes at a time. Most bytes of a review are in strings.
 
 /// Returns the first place at or after `at` with a quote, a backslash or a control character, or the end of the text.
-#[inline]
+#[inline(always)]
 pub(super) fn plain_end(text: &[u8], mut at: usize) -> usize {
-    while let Some((block, _)) = text.get(at..).and_then(<[u8]>::split_first_chunk) {
-        let found = special(block);
-        if found != 0 {
-            return at + found.trailing_zeros() as usize / BITS_PER_BYTE;
+    if let Some(last) = text.len().checked_sub(BLOCK_BYTES) {
+        while at <= last {
+            let found = special(&text[at..at + BLOCK_BYTES]);
+            if found != 0 {
+                return at + found.trailing_zeros() as usize / BITS_PER_BYTE;
+            }
+            at += BLOCK_BYTES;
         }
-        at += block.len();
     }
+    plain_end_of_rest(text, at)
+}
+
+/// Does the same close to the end of the text.
+#[cold]
+fn plain_end_of_rest(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     let found = rest.iter().position(|byte| is_special(*byte));
     at + found.unwrap_or(rest.len())
@@ -21,9 +29,9 @@ fn is_special(byte: u8) -> bool {
 }
 
 #[cfg(target_arch = "x86_64")]
-use sse2::{BITS_PER_BYTE, special};
+use sse2::{BITS_PER_BYTE, BLOCK_BYTES, special};
 #[cfg(not(target_arch = "x86_64"))]
-use words::{BITS_PER_BYTE, special};
+use words::{BITS_PER_BYTE, BLOCK_BYTES, special};
 
 /// SSE2, which every x86-64 has.
 #[cfg(target_arch = "x86_64")]
@@ -33,6 +41,7 @@ mod sse2 {
         _mm_set1_epi8,
     };
 
+    pub(super) const BLOCK_BYTES: usize = 16;
     /// Bits of a result for each byte.
     pub(super) const BITS_PER_BYTE: usize = 1;
 
@@ -42,14 +51,14 @@ mod sse2 {
         unsafe_code,
         reason = "the compiler asks for it wherever a function needs a feature"
     )]
-    pub(super) fn special(block: &[u8; 16]) -> u32 {
+    pub(super) fn special(block: &[u8]) -> u32 {
         // SAFETY: every x86-64 has SSE2.
         unsafe { special_with_sse2(block) }
     }
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    fn special_with_sse2(block: &[u8; 16]) -> u32 {
+    fn special_with_sse2(block: &[u8]) -> u32 {
         let [low, high] = [0, 8].map(|from| {
             let mut word = [0; 8];
             word.copy_from_slice(&block[from..from + 8]);
@@ -67,6 +76,7 @@ mod sse2 {
 /// Eight bytes in one integer, for every other processor.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod words {
+    pub(super) const BLOCK_BYTES: usize = 8;
     /// Bits of a result for each byte.
     pub(super) const BITS_PER_BYTE: usize = 8;
 
@@ -75,8 +85,10 @@ mod words {
 
     /// Returns the highest bit of every special byte. Only the first bit counts: a borrow can set further ones.
     #[inline]
-    pub(super) fn special(block: &[u8; 8]) -> u64 {
-        let word = u64::from_le_bytes(*block);
+    pub(super) fn special(block: &[u8]) -> u64 {
+        let mut word = [0; BLOCK_BYTES];
+        word.copy_from_slice(block);
+        let word = u64::from_le_bytes(word);
         let zeros = |word: u64| word.wrapping_sub(LOW) & !word;
         let controls = word.wrapping_sub(LOW * u64::from(b' ')) & !word;
         let quotes = zeros(word ^ (LOW * u64::from(b'"')));
