@@ -24,6 +24,7 @@ use tollgate_admission::{Body, Call, Endpoint, Gate, Readiness, Reply};
 use tollgate_config::{PluginConfig, Source};
 use tollgate_gate::pipeline::outcome::{Outcome, Status};
 use tollgate_gate::pipeline::respond::respond;
+use tollgate_json::document::Account;
 
 use changes::Changes;
 use forbidden_text::ForbiddenText;

@@ -17,7 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use ring::rand::SystemRandom;
-use tollgate_json::document::{Json, Number, Object, Pointer, PointerError, parse_up_to};
+use tollgate_json::document::{Json, Number, Pointer, PointerError, parse_up_to};
 
 /// Replaces confidential values by keyed hashes.
 pub struct Redactor {

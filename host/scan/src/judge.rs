@@ -22,6 +22,7 @@ use tollgate_engine::Engine;
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::pipeline::outcome::{Ended, Report};
 use tollgate_gate::plugin::PluginSet;
+use tollgate_json::document::Account;
 use tollgate_telemetry::metrics::Metrics;
 
 pub use self::plugin::Judge;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tollgate::setup::Examination;
 use tollgate_gate::decision::Called;
-use tollgate_json::document::{Json, Object, Pointer};
+use tollgate_json::document::{Json, Pointer};
 use tollgate_json::patch::{ApplyLimits, Operation, apply};
 use tollgate_recording::{CallNote, Record, is_content};
 

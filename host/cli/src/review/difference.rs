@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 use tollgate_engine::is_content;
-use tollgate_json::document::{Json, Object};
+use tollgate_json::document::Json;
 
 use crate::terminal::{BAD, FAINT, GOOD};
 

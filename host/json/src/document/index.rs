@@ -157,11 +157,8 @@ impl Span {
         (is_array || self.is_compact()).then_some(container.values())
     }
 
-    /// Counts the values inside, at every depth, if the text says it. Stops counting beyond `limit`.
-    pub(super) fn count(&self, limit: usize) -> Option<usize> {
-        if !self.is_compact() {
-            return None;
-        }
+    /// Counts the values inside, at every depth, with those of repeated names. Stops counting beyond `limit`.
+    pub(super) fn count(&self, limit: usize) -> usize {
         let mut count: usize = 0;
         for inside in &self.index.containers[self.inside()] {
             count += inside.values();
@@ -169,7 +166,7 @@ impl Span {
                 break;
             }
         }
-        Some(count)
+        count
     }
 
     /// Whether the host would write the text so. Then no object in it repeats a name either.

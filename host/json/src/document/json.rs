@@ -173,7 +173,8 @@ impl Json {
         }
     }
 
-    /// Counts the values in this tree, including itself. Stops counting beyond `limit`.
+    /// Counts the values in this tree, including itself. Stops counting beyond `limit`. In a part that was not built
+    /// yet, all members of the same name count.
     #[must_use]
     pub fn count_nodes(&self, limit: usize) -> usize {
         let mut count = 1;

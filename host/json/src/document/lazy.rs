@@ -283,6 +283,7 @@ impl<'t> Pass<'t> {
 
     /// Skips white space, which the host does not write.
     #[cold]
+    #[inline(never)]
     fn space(&mut self, mut at: usize) -> usize {
         while matches!(byte(self.text, at), b' ' | b'\t' | b'\n' | b'\r') {
             at += 1;

@@ -45,10 +45,10 @@ impl<T> Level<T> {
         }
     }
 
-    /// Counts the values inside of a container that is still text, or none. Stops counting beyond `limit`.
+    /// Counts the values inside of a container that is still text. None if it was built.
     pub(super) fn count_unbuilt(&self, limit: usize) -> Option<usize> {
         match (&self.span, self.built.get()) {
-            (Some(span), None) => span.count(limit),
+            (Some(span), None) => Some(span.count(limit)),
             _ => None,
         }
     }

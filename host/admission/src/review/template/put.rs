@@ -61,7 +61,7 @@ impl Workload {
         let spec = spec.ok_or(PutError::NotAnObject("spec"))?;
         let metadata = match members.get("metadata") {
             None | Some(Json::Null) => None,
-            Some(Json::Object(metadata)) => Some(&**metadata),
+            Some(Json::Object(metadata)) => Some(&***metadata),
             Some(_) => return Err(PutError::NotAnObject("metadata")),
         };
         changed(object, self.path, &|template| {
