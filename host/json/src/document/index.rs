@@ -150,13 +150,6 @@ impl Span {
         self.is_compact().then(|| self.text())
     }
 
-    /// The number of elements or members, if the text says it.
-    pub(super) fn length(&self) -> Option<usize> {
-        let container = self.container();
-        let is_array = self.text().first() == Some(&b'[');
-        (is_array || self.is_compact()).then_some(container.values())
-    }
-
     /// Counts the values inside, at every depth, with those of repeated names. Stops counting beyond `limit`.
     pub(super) fn count(&self, limit: usize) -> usize {
         let mut count: usize = 0;

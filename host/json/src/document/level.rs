@@ -77,23 +77,6 @@ impl Level<Vec<Json>> {
     }
 }
 
-impl Level<Object> {
-    /// Returns the number of members, without building them.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.span
-            .as_ref()
-            .and_then(Span::length)
-            .unwrap_or_else(|| self.deref().len())
-    }
-
-    /// Whether there are no members.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 impl<T: Content> Deref for Level<T> {
     type Target = T;
 
