@@ -18,12 +18,13 @@ use std::path::Path;
 
 use bytes::Bytes;
 use tollgate_admission::Denial;
-use tollgate_admission::review::decode::decode;
+use tollgate_admission::review::decode::decode_within;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_admission::{Body, Call, Endpoint, Gate, Readiness, Reply};
 use tollgate_config::{PluginConfig, Source};
 use tollgate_gate::pipeline::outcome::{Outcome, Status};
 use tollgate_gate::pipeline::respond::respond;
+use tollgate_json::document::Account;
 
 use changes::Changes;
 use forbidden_text::ForbiddenText;
@@ -74,8 +75,9 @@ impl Control {
     ///
     /// # Errors
     /// Fails if the body is not a valid review. The text gives the reason.
-    pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Vec<u8>, String> {
-        let review = decode(body, self.max_depth + DEPTH_OF_OBJECT);
+    pub fn answer(&self, endpoint: Endpoint, body: &Bytes) -> Result<Vec<u8>, String> {
+        let max_depth = self.max_depth + DEPTH_OF_OBJECT;
+        let review = decode_within(body, max_depth, &Account::unlimited());
         let mut review = review.map_err(|error| tollgate_admission::chain(&error))?;
         let outcome = match endpoint {
             Endpoint::Validate => self.validate(&review.request),

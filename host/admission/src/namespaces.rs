@@ -108,7 +108,7 @@ impl Namespace {
         document.insert(Arc::from("apiVersion"), Json::text("v1"));
         document.insert(Arc::from("kind"), Json::text("Namespace"));
         document.insert(Arc::from("metadata"), metadata);
-        Self(Json::Object(Arc::new(document)))
+        Self(Json::from(document))
     }
 
     /// The document that plugins read.

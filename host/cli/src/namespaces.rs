@@ -38,11 +38,11 @@ fn completed(object: &Json) -> Json {
     let Json::Object(members) = object else {
         return object.clone();
     };
-    let mut members = (**members).clone();
+    let mut members = (***members).clone();
     for (name, value) in [("apiVersion", "v1"), ("kind", "Namespace")] {
         members
             .entry(name.into())
             .or_insert_with(|| Json::text(value));
     }
-    Json::Object(members.into())
+    Json::from(members)
 }

@@ -9,14 +9,21 @@
 //! So the cost of a mutation, of its diff and of the merged patch depends on what changed, not on the object's size.
 //! Members keep their order, and numbers keep their exact text.
 
+mod build;
+mod index;
 mod json;
+mod lazy;
+mod level;
 mod parse;
 mod pointer;
 pub(crate) mod room;
+mod scan;
 mod select;
 mod write;
 
 pub use json::{Json, Number, Object, sensible_capacity};
+pub use lazy::index_within;
+pub use level::Level;
 pub use parse::{
     MAX_VALUES, ParseError, ParseErrorKind, parse, parse_prefix_member, parse_up_to, parse_within,
 };

@@ -17,7 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use ring::rand::SystemRandom;
-use tollgate_json::document::{Json, Number, Object, Pointer, PointerError, parse_up_to};
+use tollgate_json::document::{Json, Number, Pointer, PointerError, parse_up_to};
 
 /// Replaces confidential values by keyed hashes.
 pub struct Redactor {
@@ -448,7 +448,7 @@ impl Search {
                     };
                     (name, self.everywhere(value))
                 });
-                Json::Object(Arc::new(object.collect::<Object>()))
+                Json::Object(Arc::new(object.collect()))
             }
             Json::Number(_) => match self.replaced(&json.to_text()) {
                 Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -475,7 +475,7 @@ fn members(json: &Json, mut change: impl FnMut(&str, &Json) -> Json) -> Json {
     let object = object
         .iter()
         .map(|(name, value)| (name.clone(), change(name, value)));
-    Json::Object(Arc::new(object.collect::<Object>()))
+    Json::Object(Arc::new(object.collect()))
 }
 
 fn elements(json: &Json, change: impl FnMut(&Json) -> Json) -> Json {

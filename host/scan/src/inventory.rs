@@ -222,10 +222,10 @@ pub(crate) fn completed(resource: &Served, item: &Json) -> Json {
     let Json::Object(members) = item else {
         return item.clone();
     };
-    let mut members = (**members).clone();
+    let mut members = (***members).clone();
     members.insert("kind".into(), Json::text(&resource.kind));
     members.insert("apiVersion".into(), Json::text(&resource.api_version()));
-    Json::Object(members.into())
+    Json::from(members)
 }
 
 #[cfg(test)]

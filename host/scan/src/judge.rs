@@ -15,13 +15,14 @@ use bytes::Bytes;
 use tollgate::setup::{Question, ask};
 use tollgate_admission::Endpoint;
 use tollgate_admission::namespaces::{Lookup, Namespaces};
-use tollgate_admission::review::decode::decode;
+use tollgate_admission::review::decode::decode_within;
 use tollgate_cluster::Served;
 use tollgate_config::{Config, EngineConfig, PluginConfig, Requests};
 use tollgate_engine::Engine;
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::pipeline::outcome::{Ended, Report};
 use tollgate_gate::plugin::PluginSet;
+use tollgate_json::document::Account;
 use tollgate_telemetry::metrics::Metrics;
 
 pub use self::plugin::Judge;
@@ -328,7 +329,7 @@ impl Bench {
     fn subject(&self, item: &Item) -> Subject {
         let body = Bytes::from(item.review.to_text());
         let max_depth = self.requests.max_depth.saturating_add(DEPTH_OF_OBJECT);
-        let decoded = decode(&body, max_depth);
+        let decoded = decode_within(&body, max_depth, &Account::unlimited());
         Subject {
             body,
             request: decoded.ok().map(|review| review.request),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::{Parser, ValueEnum};
 use serde_json::{Value, json};
-use tollgate_admission::review::decode::{Review, ReviewVersion, decode};
+use tollgate_admission::review::decode::{Review, ReviewVersion, decode_within};
 use tollgate_admission::{Body, Call, Endpoint, Gate, Reply};
 use tollgate_bench::documents::{self, UID};
 use tollgate_bench::plugins::Work;
@@ -17,7 +17,7 @@ use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::pipeline::merge::merge;
 use tollgate_gate::pipeline::outcome::{Ended, Outcome, Report};
 use tollgate_gate::pipeline::respond::respond;
-use tollgate_json::document::{Json, Pointer};
+use tollgate_json::document::{Account, Json, Pointer};
 use tollgate_json::patch::{ApplyLimits, Operation, apply, diff};
 use tollgate_native::setup::{self, Room, Setup};
 use tollgate_telemetry::metrics::Metrics;
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn run_decode(bytes: usize, times: u64) {
-    let body = documents::review(&documents::pod(bytes));
+    let body = Bytes::from(documents::review(&documents::pod(bytes)));
     for _ in 0..times {
         std::hint::black_box(read(std::hint::black_box(&body)));
     }
@@ -102,7 +102,7 @@ fn run_respond(times: u64) {
 }
 
 fn run_merge(times: u64) {
-    let request = read(&documents::review(&documents::pod(MEDIUM))).request;
+    let request = read(&documents::review(&documents::pod(MEDIUM)).into()).request;
     let reports: Vec<Report> = (0..PLUGINS).map(report).collect();
     for _ in 0..times {
         std::hint::black_box(merge(std::hint::black_box(&reports), Vec::new(), &request));
@@ -161,8 +161,8 @@ fn run_review(plugins: usize, times: u64) {
     }
 }
 
-fn read(body: &[u8]) -> Review {
-    decode(body, MAX_DEPTH + 2).expect("the review can be read")
+fn read(body: &Bytes) -> Review {
+    decode_within(body, MAX_DEPTH + 2, &Account::unlimited()).expect("the review can be read")
 }
 
 /// Returns one operation for each container.

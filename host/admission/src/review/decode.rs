@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tollgate_json::document::{
-    Account, Json, NoRoom, Object, ParseError, ParseErrorKind, parse_within,
+    Account, Json, NoRoom, Object, ParseError, ParseErrorKind, index_within,
 };
 
 use crate::namespaces::LookedUp;
@@ -95,20 +96,21 @@ pub enum DecodeError {
 /// # Errors
 /// When the body is not an AdmissionReview that can be answered.
 pub fn decode(body: &[u8], max_depth: u32) -> Result<Review, DecodeError> {
-    decode_within(body, max_depth, &Account::unlimited())
+    let body = Bytes::copy_from_slice(body);
+    decode_within(&body, max_depth, &Account::unlimited())
 }
 
 /// Like [`decode`], but charges an account for the memory. The request keeps the account, and so the memory, for as
-/// long as it lives.
+/// long as it lives. It keeps the body too: the object is built as far as it is read.
 ///
 /// # Errors
 /// When the body is not an AdmissionReview that can be answered, or the account has no room for it.
 pub fn decode_within(
-    body: &[u8],
+    body: &Bytes,
     max_depth: u32,
     account: &Account,
 ) -> Result<Review, DecodeError> {
-    let document = parse_within(body, max_depth, account)?;
+    let document = index_within(body, max_depth, account)?;
     let Some(review) = document.as_object() else {
         return Err(DecodeError::NotAReview);
     };

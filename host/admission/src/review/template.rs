@@ -181,7 +181,7 @@ impl Workload {
         );
         let spec = here.member("spec").unwrap_or(&Json::Null);
         pod.insert(Arc::from("spec"), self.object_at(spec, "spec")?.clone());
-        Ok(Json::Object(Arc::new(pod)))
+        Ok(Json::from(pod))
     }
 
     fn metadata(
@@ -212,14 +212,14 @@ impl Workload {
             }
         }
         let owner = match self.owner {
-            Owner::None => return Ok(Json::Object(Arc::new(metadata))),
+            Owner::None => return Ok(Json::from(metadata)),
             Owner::Itself => (self.group, self.kind, own("uid").unwrap_or_default()),
             Owner::Between(group, kind) => (group, kind, ""),
         };
         let owner = owner_reference(owner, if name.is_empty() { &prefix } else { name });
-        let owners = Json::Array(Arc::new(vec![owner]));
+        let owners = Json::from(vec![owner]);
         metadata.insert(Arc::from("ownerReferences"), owners);
-        Ok(Json::Object(Arc::new(metadata)))
+        Ok(Json::from(metadata))
     }
 
     /// Derives the request that creates the Pod.
@@ -334,7 +334,7 @@ fn create_document(document: &Json) -> Json {
     let Json::Object(members) = document else {
         return document.clone();
     };
-    let mut members = (**members).clone();
+    let mut members = (***members).clone();
     // The Pod has no name yet.
     members.shift_remove("name");
     let named = |last: &str, value: &str| {
@@ -353,7 +353,7 @@ fn create_document(document: &Json) -> Json {
             members.insert(Arc::from(key), value);
         }
     }
-    Json::Object(Arc::new(members))
+    Json::from(members)
 }
 
 /// Returns the options as those of a CREATE.
@@ -361,11 +361,11 @@ fn create_options(options: &Json) -> Json {
     let Json::Object(members) = options else {
         return options.clone();
     };
-    let mut members = (**members).clone();
+    let mut members = (***members).clone();
     if members.contains_key("kind") {
         members.insert(Arc::from("kind"), Json::text("CreateOptions"));
     }
-    Json::Object(Arc::new(members))
+    Json::from(members)
 }
 
 // === impl Template ===

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tollgate::setup::Examination;
 use tollgate_gate::decision::Called;
-use tollgate_json::document::{Json, Object, Pointer};
+use tollgate_json::document::{Json, Pointer};
 use tollgate_json::patch::{ApplyLimits, Operation, apply};
 use tollgate_recording::{CallNote, Record, is_content};
 
@@ -290,7 +290,7 @@ fn outside(json: &Json, pointer: &str) -> Json {
                 let value = outside(value, &format!("{pointer}{}", token.as_str()));
                 (name.clone(), value)
             });
-            Json::Object(Arc::new(members.collect::<Object>()))
+            Json::Object(Arc::new(members.collect()))
         }
         _ if is_content(pointer) => Json::Null,
         _ => json.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 use tollgate_engine::is_content;
-use tollgate_json::document::{Json, Object};
+use tollgate_json::document::Json;
 
 use crate::terminal::{BAD, FAINT, GOOD};
 
@@ -63,7 +63,7 @@ fn masked(json: &Json, old: Option<&Json>, pointer: &str) -> Json {
                 let old = old.and_then(|old| old.member(name));
                 (name.clone(), masked(value, old, &pointer))
             });
-            Json::Object(Arc::new(members.collect::<Object>()))
+            Json::Object(Arc::new(members.collect()))
         }
         Json::Array(elements) => {
             let old = |index: usize| old.and_then(Json::as_array)?.get(index);

@@ -155,12 +155,12 @@ fn of_list(item: Json, kind: &str, api_version: Option<&str>) -> Json {
     if kind.is_empty() || members.contains_key("kind") {
         return item;
     }
-    let mut members = (**members).clone();
+    let mut members = (***members).clone();
     members.insert("kind".into(), Json::text(kind));
     if let Some(api_version) = api_version {
         members.insert("apiVersion".into(), Json::text(api_version));
     }
-    Json::Object(members.into())
+    Json::from(members)
 }
 
 #[cfg(test)]

@@ -265,11 +265,11 @@ pub(crate) fn with_member(review: &Json, name: &str, value: Json) -> Json {
     let Some(Json::Object(request)) = members.get("request") else {
         return review.clone();
     };
-    let mut request: Object = (**request).clone();
+    let mut request: Object = (***request).clone();
     request.insert(name.into(), value);
-    let mut members: Object = (**members).clone();
-    members.insert("request".into(), Json::Object(Arc::new(request)));
-    Json::Object(Arc::new(members))
+    let mut members: Object = (***members).clone();
+    members.insert("request".into(), Json::from(request));
+    Json::from(members)
 }
 
 /// Returns the request without its two objects.
@@ -317,11 +317,11 @@ pub(crate) fn in_namespace(object: &Json, namespace: &str) -> Json {
     if given.is_some_and(|name| !name.is_empty()) {
         return object.clone();
     }
-    let mut metadata: Object = (**metadata).clone();
+    let mut metadata: Object = (***metadata).clone();
     metadata.insert("namespace".into(), Json::text(namespace));
-    let mut members: Object = (**members).clone();
-    members.insert("metadata".into(), Json::Object(Arc::new(metadata)));
-    Json::Object(Arc::new(members))
+    let mut members: Object = (***members).clone();
+    members.insert("metadata".into(), Json::from(metadata));
+    Json::from(members)
 }
 
 fn text_at<'j>(json: &'j Json, names: &[&str]) -> Option<&'j str> {

@@ -231,8 +231,8 @@ impl Composer {
             return Ok(());
         };
         let json = match open.content {
-            Content::Sequence(elements) => Json::Array(Arc::new(elements)),
-            Content::Mapping { members, .. } => Json::Object(Arc::new(members)),
+            Content::Sequence(elements) => Json::from(elements),
+            Content::Mapping { members, .. } => Json::from(members),
         };
         let node = Node {
             json,

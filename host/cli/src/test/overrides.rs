@@ -187,14 +187,14 @@ fn request(review: &Json, name: &str) -> Option<Json> {
 /// Returns the object with another value for one member, or without it.
 fn with(object: Option<Json>, name: &str, value: Option<Json>) -> Json {
     let mut members: Object = match object {
-        Some(Json::Object(members)) => (*members).clone(),
+        Some(Json::Object(members)) => (**members).clone(),
         _ => Object::default(),
     };
     match value {
         Some(value) => members.insert(name.into(), value),
         None => members.shift_remove(name),
     };
-    Json::Object(members.into())
+    Json::from(members)
 }
 
 #[cfg(test)]

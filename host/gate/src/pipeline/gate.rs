@@ -38,8 +38,8 @@ use crate::pipeline::respond::respond;
 use crate::plugin::{PluginSet, PluginState};
 use crate::recording::Recording;
 
-/// Larger bodies are parsed where blocking is allowed, because parsing them takes some milliseconds.
-const PARSE_INLINE_BYTES: usize = 512 * 1024;
+/// Larger bodies are decoded where blocking is allowed, because that takes some milliseconds.
+const PARSE_INLINE_BYTES: usize = 2 * 1024 * 1024;
 /// Nearly every decoded review takes less memory than this.
 const SMALL_DECODED_BYTES: u64 = 1 << 20;
 /// Nesting levels above the object: the AdmissionReview and its request.

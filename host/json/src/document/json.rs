@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::Level;
+
 /// One JSON value. Cloning it copies no content.
 ///
 /// Equality is exact: `1` and `1.0` differ. The order of members does not matter. For RFC 6902's numeric equality,
@@ -20,9 +22,9 @@ pub enum Json {
     /// A string.
     Text(Arc<str>),
     /// An array.
-    Array(Arc<Vec<Json>>),
+    Array(Arc<Level<Vec<Json>>>),
     /// An object.
-    Object(Arc<Object>),
+    Object(Arc<Level<Object>>),
 }
 
 /// A number with its exact text.
@@ -145,6 +147,8 @@ impl Json {
         match (self, other) {
             (Self::Number(left), Self::Number(right)) => left.equivalent(right),
             (Self::Text(left), Self::Text(right)) => left == right,
+            (Self::Array(left), Self::Array(right)) if left.has_same_text(right) => true,
+            (Self::Object(left), Self::Object(right)) if left.has_same_text(right) => true,
             (Self::Array(left), Self::Array(right)) => {
                 left.len() == right.len()
                     && left.iter().zip(right.iter()).all(|(l, r)| l.equivalent(r))
@@ -169,12 +173,16 @@ impl Json {
         }
     }
 
-    /// Counts the values in this tree, including itself. Stops counting beyond `limit`.
+    /// Counts the values in this tree, including itself. Stops counting beyond `limit`. In a part that was not built
+    /// yet, all members of the same name count.
     #[must_use]
     pub fn count_nodes(&self, limit: usize) -> usize {
         let mut count = 1;
         match self {
             Self::Array(elements) => {
+                if let Some(unbuilt) = elements.count_unbuilt(limit) {
+                    return count + unbuilt;
+                }
                 for element in elements.iter() {
                     if count > limit {
                         break;
@@ -183,6 +191,9 @@ impl Json {
                 }
             }
             Self::Object(members) => {
+                if let Some(unbuilt) = members.count_unbuilt(limit) {
+                    return count + unbuilt;
+                }
                 for value in members.values() {
                     if count > limit {
                         break;
@@ -233,16 +244,29 @@ impl From<serde_json::Value> for Json {
                 Self::Number(Number::from_text(&number.to_string()))
             }
             serde_json::Value::String(text) => Self::Text(Arc::from(text)),
-            serde_json::Value::Array(elements) => {
-                Self::Array(Arc::new(elements.into_iter().map(Self::from).collect()))
-            }
-            serde_json::Value::Object(members) => Self::Object(Arc::new(
-                members
-                    .into_iter()
-                    .map(|(name, value)| (Arc::from(name), Self::from(value)))
-                    .collect(),
-            )),
+            serde_json::Value::Array(elements) => elements
+                .into_iter()
+                .map(Self::from)
+                .collect::<Vec<_>>()
+                .into(),
+            serde_json::Value::Object(members) => members
+                .into_iter()
+                .map(|(name, value)| (Arc::from(name), Self::from(value)))
+                .collect::<Object>()
+                .into(),
         }
+    }
+}
+
+impl From<Object> for Json {
+    fn from(members: Object) -> Self {
+        Self::Object(Arc::new(members.into()))
+    }
+}
+
+impl From<Vec<Json>> for Json {
+    fn from(elements: Vec<Json>) -> Self {
+        Self::Array(Arc::new(elements.into()))
     }
 }
 

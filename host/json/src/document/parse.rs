@@ -214,7 +214,7 @@ impl<'j> Reader<'j> {
             next = self.jiter.array_step()?;
         }
         debug_assert_eq!(elements.capacity(), capacity);
-        Ok(Json::Array(Arc::new(elements)))
+        Ok(elements.into())
     }
 
     /// Accounts for the growth of an array before it grows. Returns the new capacity.
@@ -250,7 +250,7 @@ impl<'j> Reader<'j> {
             name = self.jiter.next_key()?;
         }
         debug_assert_eq!(members.capacity(), capacity);
-        Ok(Json::Object(Arc::new(members)))
+        Ok(members.into())
     }
 
     /// Accounts for the growth of an object before it grows. Returns the new capacity.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::{Json, Object};
+use super::{Json, Level, Object};
 
 /// Memory that many accounts share: the memory of all decoded documents, or the linear memories of all calls.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ const RESERVE_PART: u64 = 8;
 const STEP_BYTES: u64 = 16 << 10;
 
 /// Size of the two counters in front of the content of an [`Arc`].
-const COUNTERS: usize = 16;
+pub(super) const COUNTERS: usize = 16;
 
 /// Size of an object's member in its table: the hash, the name and the value.
 const MEMBER: usize = 8 + size_of::<Arc<str>>() + size_of::<Json>();
@@ -117,8 +117,48 @@ static SHORT_TEXTS: [u16; 256] = {
 
 /// Returns the bytes for an array with this capacity, without the content of its elements.
 pub(crate) const fn array(capacity: usize) -> u64 {
-    block(COUNTERS + size_of::<Vec<Json>>()) + elements(capacity)
+    block(COUNTERS + size_of::<Level<Vec<Json>>>()) + elements(capacity)
 }
+
+/// Returns the bytes for an array of this length that is built at once.
+#[inline]
+pub(super) fn array_of(length: usize) -> u64 {
+    match SHORT_ARRAYS.get(length) {
+        Some(bytes) => u64::from(*bytes),
+        None => array(length),
+    }
+}
+
+/// Returns the bytes for an object of this length that is built at once.
+#[inline]
+pub(super) fn object_of(length: usize) -> u64 {
+    match SHORT_OBJECTS.get(length) {
+        Some(bytes) => u64::from(*bytes),
+        None => object(length),
+    }
+}
+
+/// The results of [`array`] for short arrays.
+static SHORT_ARRAYS: [u16; 32] = {
+    let mut bytes = [0; 32];
+    let mut length = 0;
+    while length < bytes.len() {
+        bytes[length] = array(length) as u16;
+        length += 1;
+    }
+    bytes
+};
+
+/// The results of [`object`] for short objects.
+static SHORT_OBJECTS: [u16; 32] = {
+    let mut bytes = [0; 32];
+    let mut length = 0;
+    while length < bytes.len() {
+        bytes[length] = object(length) as u16;
+        length += 1;
+    }
+    bytes
+};
 
 /// Returns the bytes for the elements of an array with this capacity.
 pub(crate) const fn elements(capacity: usize) -> u64 {
@@ -130,7 +170,7 @@ pub(crate) const fn elements(capacity: usize) -> u64 {
 
 /// Returns the bytes for an object with this capacity, without its names and the content of its values.
 pub(crate) const fn object(capacity: usize) -> u64 {
-    const HEAD: u64 = block(COUNTERS + size_of::<Object>());
+    const HEAD: u64 = block(COUNTERS + size_of::<Level<Object>>());
     HEAD + members(capacity)
 }
 

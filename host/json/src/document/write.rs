@@ -27,6 +27,9 @@ impl Json {
             Self::Number(Number::Text(text)) => out.extend_from_slice(text.as_bytes()),
             Self::Text(text) => write_text(text, out),
             Self::Array(elements) => {
+                if let Some(text) = elements.compact() {
+                    return out.extend_from_slice(text);
+                }
                 out.push(b'[');
                 for (index, element) in elements.iter().enumerate() {
                     if index > 0 {
@@ -37,6 +40,9 @@ impl Json {
                 out.push(b']');
             }
             Self::Object(members) => {
+                if let Some(text) = members.compact() {
+                    return out.extend_from_slice(text);
+                }
                 out.push(b'{');
                 for (index, (name, value)) in members.iter().enumerate() {
                     if index > 0 {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::Operation;
 use super::measure::measure;
-use crate::document::{Account, ArrayIndex, Json, Object, Pointer, array_index, room};
+use crate::document::{Account, ArrayIndex, Json, Level, Object, Pointer, array_index, room};
 
 /// Limits on what a patch may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -381,24 +381,24 @@ impl Applier {
     /// Returns the members for changing. If they are shared, they are copied first.
     fn members<'d>(
         &mut self,
-        members: &'d mut Arc<Object>,
+        members: &'d mut Arc<Level<Object>>,
     ) -> Result<&'d mut Object, ApplyErrorKind> {
         if Arc::strong_count(members) > 1 {
             self.step(members.len())?;
             self.copies(room::object(with_growth(members.len())))?;
         }
-        Ok(Arc::make_mut(members))
+        Ok(&mut *Arc::make_mut(members))
     }
 
     fn elements<'d>(
         &mut self,
-        elements: &'d mut Arc<Vec<Json>>,
+        elements: &'d mut Arc<Level<Vec<Json>>>,
     ) -> Result<&'d mut Vec<Json>, ApplyErrorKind> {
         if Arc::strong_count(elements) > 1 {
             self.step(elements.len())?;
             self.copies(room::array(with_growth(elements.len())))?;
         }
-        Ok(Arc::make_mut(elements))
+        Ok(&mut *Arc::make_mut(elements))
     }
 
     fn copies(&self, bytes: u64) -> Result<(), ApplyErrorKind> {

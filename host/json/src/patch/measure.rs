@@ -114,7 +114,7 @@ mod tests {
     fn counts_shared_content_per_occurrence_but_visits_it_once() {
         let mut value = Json::from(serde_json::json!(["x"]));
         for _ in 0..100 {
-            value = Json::Array(Arc::new(vec![value.clone(), value]));
+            value = Json::from(vec![value.clone(), value]);
         }
         let (size, visited) = measure(&value);
         assert_eq!(

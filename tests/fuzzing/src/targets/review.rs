@@ -1,9 +1,11 @@
-//! Documents from outside: the host accepts the same documents as another decoder, and reads them alike.
+//! Documents from outside: the host accepts the same documents as another decoder, and reads them alike, at once or when
+//! they are wanted.
 
+use bytes::Bytes;
 use serde_json::Value;
 use tollgate_admission::review::decode::{DecodeError, decode};
 use tollgate_admission::review::head::decode_head;
-use tollgate_json::document::{Account, Json, ParseErrorKind, parse};
+use tollgate_json::document::{Account, Json, ParseError, ParseErrorKind, index_within, parse};
 
 /// Depth limit, which is below the depth at which `serde_json` gives up.
 const MAX_DEPTH: u32 = 100;
@@ -30,6 +32,8 @@ pub fn target(data: &[u8]) {
         (Err(error), Err(_)) => assert!(error.offset <= data.len(), "outside of the text"),
     }
 
+    read_when_wanted(data, &ours);
+
     let review = decode(data, MAX_DEPTH);
     match (&ours, &review) {
         (Ok(document), Ok(review)) => {
@@ -53,6 +57,23 @@ pub fn target(data: &[u8]) {
             assert!(!head.request.uid.is_empty());
             assert!(head.request.object.is_none() && head.request.old_object.is_none());
         }
+    }
+}
+
+/// Checks that a document that is built when it is read is the one that is built at once.
+fn read_when_wanted(data: &[u8], built: &Result<Json, ParseError>) {
+    let text = Bytes::copy_from_slice(data);
+    let unbuilt = || index_within(&text, MAX_DEPTH, &Account::unlimited());
+    match (built, unbuilt()) {
+        (Ok(built), Ok(document)) => {
+            let text = built.to_text();
+            assert_eq!(document.to_text(), text, "written without being read");
+            assert!(document == *built, "reads differently");
+            assert_eq!(document.to_text(), text, "written after it was read");
+        }
+        (Err(expected), Err(error)) => assert_eq!(&error, expected),
+        (Ok(_), Err(error)) => panic!("refused by the index alone: {error}"),
+        (Err(error), Ok(_)) => panic!("accepted by the index alone: {error}"),
     }
 }
 

@@ -61,7 +61,7 @@ impl Workload {
         let spec = spec.ok_or(PutError::NotAnObject("spec"))?;
         let metadata = match members.get("metadata") {
             None | Some(Json::Null) => None,
-            Some(Json::Object(metadata)) => Some(&**metadata),
+            Some(Json::Object(metadata)) => Some(&***metadata),
             Some(_) => return Err(PutError::NotAnObject("metadata")),
         };
         changed(object, self.path, &|template| {
@@ -80,7 +80,7 @@ fn changed(json: &Json, path: &[&str], change: &dyn Fn(&Object) -> Json) -> Opti
     let inner = changed(members.get(*first)?, rest, change)?;
     let mut members = members.clone();
     members.insert(Arc::from(*first), inner);
-    Some(Json::Object(Arc::new(members)))
+    Some(Json::from(members))
 }
 
 fn changed_template(template: &Object, metadata: Option<&Object>, spec: &Json) -> Json {
@@ -107,8 +107,8 @@ fn changed_template(template: &Object, metadata: Option<&Object>, spec: &Json) -
         }
     }
     if is_changed {
-        members.insert(Arc::from("metadata"), Json::Object(Arc::new(after)));
+        members.insert(Arc::from("metadata"), Json::from(after));
     }
     members.insert(Arc::from("spec"), spec.clone());
-    Json::Object(Arc::new(members))
+    Json::from(members)
 }

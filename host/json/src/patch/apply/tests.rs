@@ -300,7 +300,7 @@ fn rejects_too_much_text_and_too_many_steps() {
     );
     // The length of a number is not limited, and numbers are compared digit by digit.
     let digits = Number::from_text(&"9".repeat(100_000));
-    let document = Json::Array(Arc::new(vec![Json::Number(digits)]));
+    let document = Json::from(vec![Json::Number(digits)]);
     let tests = [Operation::Test {
         path: pointer("/0"),
         value: Json::from(json!(9)),

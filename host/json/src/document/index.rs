@@ -1,0 +1,186 @@
+//! A text that was checked once, and of which only the containers are known: where each begins and ends, and how many
+//! values it has. Everything else is read from the text when it is wanted.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use bytes::Bytes;
+
+use super::build::repeats_name;
+
+/// A checked JSON text and its containers.
+pub(super) struct Index {
+    /// UTF-8.
+    text: Bytes,
+    /// In the order in which they begin.
+    containers: Vec<Container>,
+}
+
+/// Where a container is in the text.
+#[derive(Clone, Copy)]
+pub(super) struct Container {
+    /// Place of the opening bracket.
+    pub(super) start: u32,
+    /// Place behind the closing bracket.
+    pub(super) end: u32,
+    /// The container after everything inside of this one.
+    pub(super) next: u32,
+    /// The number of values. The highest bit is set if the container is loose.
+    content: u32,
+}
+
+/// A container that has not ended.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Open {
+    pub(super) container: u32,
+    pub(super) values: u32,
+    pub(super) is_object: bool,
+    /// Whether something is written as the host would not write it, here or inside.
+    pub(super) is_loose: bool,
+}
+
+const LOOSE: u32 = 1 << 31;
+/// Set while the container inside has not ended.
+const OBJECT: u32 = 1 << 30;
+
+/// One container of an index. It keeps the whole text in memory.
+pub struct Span {
+    index: Arc<Index>,
+    container: u32,
+    /// Whether an object inside repeats a name, once somebody wants to know.
+    repeats: AtomicU8,
+}
+
+const UNKNOWN: u8 = 0;
+const NONE: u8 = 1;
+const SOME: u8 = 2;
+
+// === impl Index ===
+
+impl Index {
+    /// `text` is JSON, and its first container is the document.
+    pub(super) fn new(text: Bytes, containers: Vec<Container>) -> Arc<Self> {
+        Arc::new(Self { text, containers })
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    pub(super) fn container(&self, container: u32) -> Container {
+        self.containers[container as usize]
+    }
+}
+
+// === impl Container ===
+
+impl Container {
+    /// Creates a container that has not ended. Until it ends, it keeps what is known of the one around it.
+    #[inline(always)]
+    pub(super) fn begin(start: u32, outer: Open) -> Self {
+        let loose = if outer.is_loose { LOOSE } else { 0 };
+        let object = if outer.is_object { OBJECT } else { 0 };
+        Self {
+            start,
+            end: outer.container,
+            next: outer.values,
+            content: loose | object,
+        }
+    }
+
+    /// Sets what is known at the end of the container. Returns the one around it.
+    #[inline(always)]
+    pub(super) fn end(&mut self, end: u32, next: u32, values: u32, is_loose: bool) -> Open {
+        let outer = Open {
+            container: self.end,
+            values: self.next,
+            is_object: self.content & OBJECT != 0,
+            is_loose: self.content & LOOSE != 0,
+        };
+        self.end = end;
+        self.next = next;
+        self.content = values | if is_loose { LOOSE } else { 0 };
+        outer
+    }
+
+    /// The number of values directly inside, with those of repeated names.
+    pub(super) fn values(self) -> usize {
+        (self.content & !LOOSE) as usize
+    }
+
+    /// Whether something is written as the host would not write it, here or inside.
+    pub(super) fn is_loose(self) -> bool {
+        self.content & LOOSE != 0
+    }
+}
+
+// === impl Span ===
+
+impl Span {
+    pub(super) fn new(index: &Arc<Index>, container: u32) -> Self {
+        Self {
+            index: Arc::clone(index),
+            container,
+            repeats: AtomicU8::new(UNKNOWN),
+        }
+    }
+
+    pub(super) fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
+    /// The position among the containers of the text.
+    pub(super) fn position(&self) -> u32 {
+        self.container
+    }
+
+    pub(super) fn container(&self) -> Container {
+        self.index.container(self.container)
+    }
+
+    /// The text, with the brackets.
+    pub(super) fn text(&self) -> &[u8] {
+        let Container { start, end, .. } = self.container();
+        &self.index.text[start as usize..end as usize]
+    }
+
+    /// The text, if it is what [`super::Json::write`] would write.
+    pub(super) fn compact(&self) -> Option<&[u8]> {
+        self.is_compact().then(|| self.text())
+    }
+
+    /// Counts the values inside, at every depth, with those of repeated names. Stops counting beyond `limit`.
+    pub(super) fn count(&self, limit: usize) -> usize {
+        let mut count: usize = 0;
+        for inside in &self.index.containers[self.inside()] {
+            count += inside.values();
+            if count > limit {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Whether the host would write the text so. Then no object in it repeats a name either.
+    fn is_compact(&self) -> bool {
+        if self.container().is_loose() {
+            return false;
+        }
+        match self.repeats.load(Relaxed) {
+            UNKNOWN => {
+                let mut inside = self.inside();
+                let repeats = inside.any(|container| repeats_name(&self.index, container as u32));
+                self.repeats
+                    .store(if repeats { SOME } else { NONE }, Relaxed);
+                !repeats
+            }
+            repeats => repeats == NONE,
+        }
+    }
+
+    /// The container and all containers inside of it.
+    fn inside(&self) -> Range<usize> {
+        self.container as usize..self.container().next as usize
+    }
+}

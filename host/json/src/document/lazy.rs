@@ -1,0 +1,367 @@
+//! Checks a text and finds its containers, in one pass and without building anything.
+//!
+//! The pass accepts a text only if [`parse`](super::parse) would accept it. Whatever it does not accept goes to
+//! [`parse`](super::parse), which says what is wrong.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::index::{Container, Index, Open};
+use super::level::Level;
+use super::parse::{MAX_VALUES, ParseError, ParseErrorKind, parse_within};
+use super::room::{self, Meter};
+use super::scan::plain_end;
+use super::{Account, Json, NoRoom};
+
+/// Like [`parse_within`], but builds a container only when it is read. The document keeps `text` in memory.
+///
+/// The account is charged for the whole document at once, as if everything were built. So reading it later needs no
+/// further memory, and whether a text is accepted does not depend on what is read. The memory of `text` itself is the
+/// caller's matter.
+///
+/// # Errors
+/// When [`parse_within`] refuses the text.
+pub fn index_within(text: &Bytes, max_depth: u32, account: &Account) -> Result<Json, ParseError> {
+    if text.len() > LONGEST_BYTES || str::from_utf8(text).is_err() {
+        return parse_within(text, max_depth, account);
+    }
+    let mut pass = Pass::new(text, max_depth, account);
+    match pass.document() {
+        Ok(is_object) => {
+            let index = Index::new(text.clone(), pass.containers);
+            Ok(match is_object {
+                true => Json::Object(Arc::new(Level::unbuilt(&index, 0))),
+                false => Json::Array(Arc::new(Level::unbuilt(&index, 0))),
+            })
+        }
+        Err(refused) => {
+            pass.meter.undo();
+            drop(pass);
+            match refused {
+                Refused::NoRoom(no_room) => Err(ParseError {
+                    kind: ParseErrorKind::NoRoom(no_room),
+                    offset: 0,
+                }),
+                Refused::Unclear => parse_within(text, max_depth, account),
+            }
+        }
+    }
+}
+
+/// Memory of the index itself.
+const INDEX_BYTES: u64 = room::block(room::COUNTERS + size_of::<Index>());
+/// Longest text with an index. Places in it fit into 32 bits.
+const LONGEST_BYTES: usize = 1 << 30;
+/// Longest number in a text with an index.
+const LONGEST_NUMBER_BYTES: usize = 4_000;
+/// The memory for resolving the escapes of a shorter string is not accounted for.
+const ESCAPES_BYTES: usize = 64 << 10;
+
+enum Refused {
+    /// The text is not JSON, exceeds a limit, or is too unusual.
+    Unclear,
+    NoRoom(NoRoom),
+}
+
+struct Pass<'t> {
+    text: &'t [u8],
+    max_depth: u32,
+    containers: Vec<Container>,
+    /// Memory of everything when it is built.
+    bytes: u64,
+    /// Whether something was written as the host would not write it, since the last time that somebody asked.
+    is_loose: bool,
+    meter: Meter<'t>,
+}
+
+// === impl Pass ===
+
+impl<'t> Pass<'t> {
+    fn new(text: &'t [u8], max_depth: u32, account: &'t Account) -> Self {
+        Self {
+            text,
+            max_depth,
+            containers: Vec::new(),
+            bytes: 0,
+            is_loose: false,
+            meter: Meter::new(account),
+        }
+    }
+
+    /// Reads the whole text. Returns whether it is an object.
+    ///
+    /// White space is rare, so it is only looked for where nothing else fits.
+    fn document(&mut self) -> Result<bool, Refused> {
+        let text = self.text;
+        self.reserve(text.len() / 128 + 16)?;
+        let mut at = self.space(0);
+        let is_object = byte(text, at) == b'{';
+        if !is_object && byte(text, at) != b'[' {
+            return Err(Refused::Unclear);
+        }
+        let mut here = Open::default();
+        let mut depth = 0;
+        let mut all_values: u32 = 0;
+        'value: loop {
+            let first = byte(text, at);
+            match first {
+                b'"' => at = self.string(at),
+                b'{' | b'[' => {
+                    if depth == self.max_depth {
+                        return Err(Refused::Unclear);
+                    }
+                    depth += 1;
+                    let is_object = first == b'{';
+                    here = self.open(here, at, is_object)?;
+                    at += 1;
+                    // The closing bracket is two after the opening one in ASCII.
+                    let mut next = byte(text, at);
+                    if next <= b' ' {
+                        at = self.space(at);
+                        next = byte(text, at);
+                    }
+                    if next != first + 2 {
+                        if is_object {
+                            at = self.name(at)?;
+                        }
+                        continue;
+                    }
+                    // An empty container ends below, and there it is counted in the one around it.
+                    here.values = u32::MAX;
+                }
+                b' ' | b'\t' | b'\n' | b'\r' => {
+                    at = self.space(at);
+                    continue;
+                }
+                _ => at = self.other(at)?,
+            }
+            loop {
+                here.values = here.values.wrapping_add(1);
+                let next = byte(text, at);
+                let next = match next {
+                    b',' | b'}' | b']' => next,
+                    _ => {
+                        at = self.space(at);
+                        byte(text, at)
+                    }
+                };
+                at += 1;
+                if next == b',' {
+                    if here.is_object {
+                        at = self.name(at)?;
+                    }
+                    continue 'value;
+                }
+                if next != if here.is_object { b'}' } else { b']' } {
+                    return Err(Refused::Unclear);
+                }
+                all_values += here.values;
+                if all_values >= MAX_VALUES {
+                    return Err(Refused::Unclear);
+                }
+                here = self.close(here, at);
+                depth -= 1;
+                if depth == 0 {
+                    break 'value;
+                }
+            }
+        }
+        if self.space(at) != text.len() {
+            return Err(Refused::Unclear);
+        }
+        self.meter
+            .take(INDEX_BYTES + self.bytes)
+            .map_err(Refused::NoRoom)?;
+        Ok(is_object)
+    }
+
+    /// Begins a container inside of `outer`.
+    #[inline(always)]
+    fn open(&mut self, mut outer: Open, at: usize, is_object: bool) -> Result<Open, Refused> {
+        outer.is_loose |= std::mem::take(&mut self.is_loose);
+        let count = self.containers.len();
+        if count == self.containers.capacity() {
+            self.reserve(2 * count)?;
+        }
+        self.containers.push(Container::begin(at as u32, outer));
+        Ok(Open {
+            container: count as u32,
+            values: 0,
+            is_object,
+            is_loose: false,
+        })
+    }
+
+    /// Ends a container. Returns the one around it.
+    #[inline(always)]
+    fn close(&mut self, inner: Open, end: usize) -> Open {
+        let length = inner.values as usize;
+        self.bytes += if inner.is_object {
+            room::object_of(length)
+        } else {
+            room::array_of(length)
+        };
+        let is_loose = inner.is_loose | std::mem::take(&mut self.is_loose);
+        let next = self.containers.len() as u32;
+        let container = &mut self.containers[inner.container as usize];
+        let mut outer = container.end(end as u32, next, inner.values, is_loose);
+        outer.is_loose |= is_loose;
+        outer
+    }
+
+    /// Reads a name and the colon after it. Returns the place after that.
+    #[inline(always)]
+    fn name(&mut self, mut at: usize) -> Result<usize, Refused> {
+        if byte(self.text, at) != b'"' {
+            at = self.space(at);
+            if byte(self.text, at) != b'"' {
+                return Err(Refused::Unclear);
+            }
+        }
+        at = self.string(at);
+        if byte(self.text, at) != b':' {
+            at = self.space(at);
+            if byte(self.text, at) != b':' {
+                return Err(Refused::Unclear);
+            }
+        }
+        Ok(at + 1)
+    }
+
+    /// Reads the string at this place. Returns the place after it. If the string does not end, that is beyond the end
+    /// of the text, where nothing fits.
+    #[inline(always)]
+    fn string(&mut self, at: usize) -> usize {
+        let mut end = plain_end(self.text, at + 1);
+        if byte(self.text, end) != b'"' {
+            end = self.string_with_escapes(at, end);
+        }
+        self.bytes += room::text(end - at - 1);
+        end + 1
+    }
+
+    /// Reads on at a byte of a string that is not plain. Returns the place of the closing quote, or the end of the text.
+    #[cold]
+    fn string_with_escapes(&mut self, start: usize, mut end: usize) -> usize {
+        let text = self.text;
+        while let Some(b'\\') = text.get(end) {
+            let Some((length, is_usual)) = escape(&text[end..]) else {
+                return text.len();
+            };
+            self.is_loose |= !is_usual;
+            end = plain_end(text, end + length);
+        }
+        if byte(text, end) != b'"' {
+            return text.len();
+        }
+        if end - start > ESCAPES_BYTES {
+            self.bytes += room::block(end - start);
+        }
+        end
+    }
+
+    /// Reads a value that is neither a string nor a container. Returns the place after it.
+    #[inline(never)]
+    fn other(&mut self, at: usize) -> Result<usize, Refused> {
+        let rest = self.text.get(at..).unwrap_or_default();
+        for literal in ["null", "true", "false"] {
+            if rest.starts_with(literal.as_bytes()) {
+                return Ok(at + literal.len());
+            }
+        }
+        let (length, is_integer) = number(rest).ok_or(Refused::Unclear)?;
+        if length > LONGEST_NUMBER_BYTES {
+            return Err(Refused::Unclear);
+        }
+        // A longer integer may not fit into 64 bits.
+        if !is_integer || length > 18 {
+            self.bytes += room::text(length);
+        }
+        Ok(at + length)
+    }
+
+    /// Skips white space, which the host does not write.
+    #[cold]
+    #[inline(never)]
+    fn space(&mut self, mut at: usize) -> usize {
+        while matches!(byte(self.text, at), b' ' | b'\t' | b'\n' | b'\r') {
+            at += 1;
+            self.is_loose = true;
+        }
+        at
+    }
+
+    /// Accounts for more containers before there is memory for them.
+    #[cold]
+    fn reserve(&mut self, capacity: usize) -> Result<(), Refused> {
+        let bytes = |capacity: usize| match capacity {
+            0 => 0,
+            _ => room::block(capacity * size_of::<Container>()),
+        };
+        let now = self.containers.capacity();
+        self.meter.take(bytes(capacity)).map_err(Refused::NoRoom)?;
+        self.containers
+            .reserve_exact(capacity - self.containers.len());
+        self.meter.give_back(bytes(now));
+        Ok(())
+    }
+}
+
+/// Returns the byte at this place. There is no zero byte outside of strings, so it stands for the end.
+#[inline(always)]
+fn byte(text: &[u8], at: usize) -> u8 {
+    text.get(at).copied().unwrap_or_default()
+}
+
+/// Reads an escape. Returns its length, and whether [`Json::write`] would write it so.
+fn escape(text: &[u8]) -> Option<(usize, bool)> {
+    match text.get(1)? {
+        b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => Some((2, true)),
+        b'/' => Some((2, false)),
+        b'u' => match unit(text)? {
+            0xdc00..=0xdfff => None,
+            0xd800..=0xdbff => {
+                let second = unit(text.get(6..)?)?;
+                matches!(second, 0xdc00..=0xdfff).then_some((12, false))
+            }
+            unit => {
+                let has_short_form = matches!(unit, 0x08 | 0x09 | 0x0a | 0x0c | 0x0d);
+                let is_lower_case = !text[2..6].iter().any(u8::is_ascii_uppercase);
+                Some((6, unit < 0x20 && !has_short_form && is_lower_case))
+            }
+        },
+        _ => None,
+    }
+}
+
+/// Reads `\u` and four hexadecimal digits.
+fn unit(text: &[u8]) -> Option<u16> {
+    let digits = text.strip_prefix(br"\u")?.get(..4)?;
+    digits.iter().try_fold(0, |unit, digit| {
+        let digit = char::from(*digit).to_digit(16)?;
+        Some(unit << 4 | u16::try_from(digit).ok()?)
+    })
+}
+
+/// Reads a number. Returns its length, and whether it is a canonical integer.
+fn number(text: &[u8]) -> Option<(usize, bool)> {
+    let digits = |from: usize| {
+        let rest = text.get(from..)?;
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        (count > 0).then_some(from + count)
+    };
+    let is_negative = text.first() == Some(&b'-');
+    let start = usize::from(is_negative);
+    let is_zero = byte(text, start) == b'0';
+    let whole = if is_zero { start + 1 } else { digits(start)? };
+    let mut end = whole;
+    if byte(text, end) == b'.' {
+        end = digits(end + 1)?;
+    }
+    if matches!(byte(text, end), b'e' | b'E') {
+        let is_signed = matches!(byte(text, end + 1), b'+' | b'-');
+        end = digits(end + 1 + usize::from(is_signed))?;
+    }
+    Some((end, end == whole && !(is_negative && is_zero)))
+}
