@@ -413,7 +413,10 @@ fn copy_suite(from: &Path, to: &Path) {
     let entries = fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
     for entry in entries.filter_map(Result::ok) {
         let (path, name) = (entry.path(), entry.file_name());
-        if path.extension().is_some_and(|ending| ending == "yaml" || ending == "pub") {
+        if path
+            .extension()
+            .is_some_and(|ending| ending == "yaml" || ending == "pub")
+        {
             fs::copy(&path, to.join(name))
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         } else if path.is_dir() && !MADE.iter().any(|made| name == *made) {
