@@ -177,12 +177,12 @@ fn account(puller: &Puller) -> Option<Key> {
 }
 
 fn secrets(puller: &Puller, names: &[Box<str>]) -> Vec<Key> {
-    let key = |name: &Box<str>| Key {
+    let keys = names.iter().map(|name| Key {
         kind: Kind::Secret,
         namespace: puller.namespace.clone(),
         name: name.clone(),
-    };
-    names.iter().map(key).collect()
+    });
+    keys.collect()
 }
 
 fn names_of(object: Object) -> Arc<[Box<str>]> {
