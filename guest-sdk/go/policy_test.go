@@ -9,6 +9,7 @@ import (
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/access"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/images"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/tollgatetest"
 )
 
@@ -443,5 +444,48 @@ func TestFailuresOfAccessAreTyped(t *testing.T) {
 	}
 	if err := ask(tollgatetest.Create(deployment).AccessUnavailable()); !errors.Is(err, access.ErrUnavailable) {
 		t.Error(err)
+	}
+}
+
+func TestImagesAreAnsweredFromTheList(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("a", 64)
+	review := tollgatetest.Create(deployment).Images(
+		map[string]any{"image": "nginx", "result": "verified", "digest": digest, "signers": []string{"release"}},
+		`{"image": "nginx:2", "policy": "other", "result": "last-known-good"}`,
+		`{"image": "nginx:2", "result": "unsigned", "reason": "none at all"}`,
+	)
+	verify := func(review *tollgatetest.Review, requests ...images.Request) (results []images.Result) {
+		inCluster(t, review, func() error {
+			results = images.Verify(requests...)
+			return nil
+		})
+		return results
+	}
+	results := verify(review,
+		images.Request{Image: "nginx", Policy: "release"}, images.Request{Image: "docker.io/library/nginx:latest", Policy: "release"},
+		images.Request{Image: "nginx@" + digest, Policy: "release"}, images.Request{Image: "nginx:2", Policy: "other"})
+	for index, result := range results {
+		isOther := index == 3
+		if result.Err != nil || result.Pinned != (index == 2) || result.LastKnownGood != isOther || len(result.Signers) == 0 != isOther {
+			t.Errorf("%d: %v %v", index, result.Verified, result.Err)
+		}
+	}
+	for _, test := range []struct {
+		image, said string
+		kind        error
+	}{
+		{"nginx:2", "not signed: none at all", images.ErrUnsigned},
+		{"nginx:3", "not found: no entry of images is about docker.io/library/nginx:3", images.ErrNotFound},
+		{"nginx@sha256:" + strings.Repeat("b", 64), "", images.ErrNotFound},
+		{"Nginx", "no valid image: expected an image", images.ErrMalformed},
+		{"nginx:", "", images.ErrMalformed},
+	} {
+		result := verify(review, images.Request{Image: test.image, Policy: "release"})[0]
+		if !errors.Is(result.Err, test.kind) || result.Verified != nil || test.said != "" && result.Err.Error() != test.said {
+			t.Errorf("%s: %v", test.image, result.Err)
+		}
+	}
+	if result := verify(tollgatetest.Create(deployment), images.Request{Image: "nginx"})[0]; !errors.Is(result.Err, images.ErrNotGranted) {
+		t.Error(result.Err)
 	}
 }

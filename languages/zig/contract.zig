@@ -188,6 +188,17 @@ pub const AccessFailure = extern struct {
 /// The parameters of `check`: they are too many for the stack, so they are in memory.
 const Asked = extern struct { action: Action, account: Option(ServiceAccount) };
 
+// === The types of wit/images.wit ===
+
+pub const ImageRequest = extern struct { image: Text, policy: Text };
+pub const VerifiedImage = extern struct { digest: Text, pinned: bool, signers: List(Text), last_known_good: bool };
+pub const ImageRefusal = extern struct { digest: Text, reason: Text };
+pub const ImageFailure = extern struct {
+    kind: enum(u8) { malformed, not_granted, not_found, unsigned, untrusted, unavailable },
+    as: extern union { why: Text, refusal: ImageRefusal },
+};
+pub const ImageAnswer = Fallible(VerifiedImage, ImageFailure);
+
 comptime {
     if (builtin.target.cpu.arch == .wasm32) {
         const sizes = .{
@@ -196,6 +207,7 @@ comptime {
             .{ Verdict, 36 },  .{ SettingsError, 20 },  .{ Configured, 12 }, .{ Rule, 44 },          .{ Manifest, 52 },
             .{ Object, 28 },   .{ Page, 20 },           .{ Failure, 12 },    .{ Result(Page), 24 },  .{ Result(Option(Object)), 36 },
             .{ Action, 52 },   .{ Asked, 72 },          .{ Decision, 24 },   .{ AccessFailure, 12 }, .{ Fallible(Decision, AccessFailure), 28 },
+            .{ ImageRequest, 16 }, .{ VerifiedImage, 24 }, .{ ImageFailure, 20 }, .{ ImageAnswer, 28 },
         };
         for (sizes) |pair| {
             if (@sizeOf(pair[0]) != pair[1]) @compileError(@typeName(pair[0]) ++ " has not the layout of the contract");
@@ -225,6 +237,10 @@ const cluster = struct {
 };
 const access = struct {
     extern "tollgate:admission/access@0.1.0" fn check(asked: *const Asked, to: *Fallible(Decision, AccessFailure)) void;
+};
+
+const images = struct {
+    extern "tollgate:admission/images@0.1.0" fn verify(requests: [*]const ImageRequest, len: usize, to: *List(ImageAnswer)) void;
 };
 
 /// Returns the value at a pointer. JSON null is a value.
@@ -322,6 +338,15 @@ pub fn mayDo(action: Action, account: ?ServiceAccount) Fallible(Decision, Access
     var to: Fallible(Decision, AccessFailure) = undefined;
     access.check(&asked, &to);
     return to;
+}
+
+/// Verifies images, all at the same time. Returns an answer for each request, in the same order.
+pub fn verifyImages(requests: []const ImageRequest) []const ImageAnswer {
+    // The address of an empty slice need not be in memory.
+    if (requests.len == 0) return &.{};
+    var to: List(ImageAnswer) = undefined;
+    images.verify(requests.ptr, requests.len, &to);
+    return to.slice();
 }
 
 // === Texts ===

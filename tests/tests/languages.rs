@@ -263,7 +263,7 @@ async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
     for Language { name, folder } in built() {
         let wasm = folder.join("actor.wasm");
         let mut configuration = configuration();
-        let granted = json!(["access", "cluster"]);
+        let granted = json!(["access", "cluster", "images"]);
         configuration.plugin("actor", &wasm, json!({"capabilities": granted}));
         with_refused(&mut configuration, &wasm, &cases, &granted);
         let server = Server::start(configuration);
@@ -407,13 +407,16 @@ fn with_suite(language: &str) -> Vec<PathBuf> {
     policies
 }
 
-/// Copies the files of a suite, without the results of an earlier `tollgate build`.
+/// Copies the files of a suite and its public keys, without the results of an earlier `tollgate build`.
 fn copy_suite(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap_or_else(|error| panic!("{}: {error}", to.display()));
     let entries = fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
     for entry in entries.filter_map(Result::ok) {
         let (path, name) = (entry.path(), entry.file_name());
-        if path.extension().is_some_and(|ending| ending == "yaml") {
+        if path
+            .extension()
+            .is_some_and(|ending| ending == "yaml" || ending == "pub")
+        {
             fs::copy(&path, to.join(name))
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         } else if path.is_dir() && !MADE.iter().any(|made| name == *made) {
@@ -450,6 +453,11 @@ fn lookups_answer_alike_in_every_language() {
 #[test]
 fn rights_answer_alike_in_every_language() {
     assert_cases_pass("access");
+}
+
+#[test]
+fn images_answer_alike_in_every_language() {
+    assert_cases_pass("images");
 }
 
 /// Runs a suite of `languages/cases` with the actor of each language.

@@ -320,6 +320,68 @@ typedef enum {
 tollgate_access_result tollgate_access_check(const tollgate_action *action, const tollgate_service_account *account,
                                              tollgate_decision *decision, tollgate_text *why);
 
+/* ---- Signed images ---- */
+
+/* The capability `images`: whether container images are signed as a policy of the configuration requires. The host does
+ * not load a plugin that calls this function unless its configuration has `images`. The host asks registries, and
+ * remembers the answers for as long as the configuration says. A question that it has to pass on starts the call anew, so
+ * a plugin asks about all images in one call. */
+
+/* An image, and the policy that it must meet. */
+typedef struct {
+    /* The image as the object names it, such as nginx:1.29. */
+    tollgate_text image;
+    /* The name of a policy of the configuration. */
+    tollgate_text policy;
+} tollgate_image_request;
+
+/* Only TOLLGATE_IMAGE_VERIFIED counts as verified. A plugin that enforces denies the request in every other case. */
+typedef enum {
+    /* A registry has not answered, and no earlier answer counts. Zeroed memory reads as this. */
+    TOLLGATE_IMAGE_UNAVAILABLE,
+    /* The image meets its policy. */
+    TOLLGATE_IMAGE_VERIFIED,
+    /* No node could pull the image, or its digest is not SHA-256. */
+    TOLLGATE_IMAGE_MALFORMED,
+    /* The configuration has no such policy, the policy does not cover the repository, or the registry is not listed. */
+    TOLLGATE_IMAGE_NOT_GRANTED,
+    /* The registry has no such tag. */
+    TOLLGATE_IMAGE_NOT_FOUND,
+    /* The image has no signature. */
+    TOLLGATE_IMAGE_UNSIGNED,
+    /* The image has signatures or attestations, and they do not meet the policy. */
+    TOLLGATE_IMAGE_UNTRUSTED,
+} tollgate_image_result;
+
+/* The answer to a request. */
+typedef struct {
+    tollgate_image_result result;
+    /* The digest that was verified, or whose signatures were examined. Empty for every result but VERIFIED, UNSIGNED and
+     * UNTRUSTED. */
+    tollgate_text digest;
+    /* VERIFIED: whether the image names the digest itself. If not, its tag can lead to another digest by the time that a
+     * node pulls it. */
+    bool pinned;
+    /* VERIFIED: whether a registry has not answered, and an earlier verification of this digest counts. */
+    bool last_known_good;
+    /* VERIFIED: the names of the signers who have signed. */
+    tollgate_texts signers;
+    /* Every other result: the rules that are not met, and what was found. It names no user and no credentials. */
+    tollgate_text reason;
+} tollgate_image_answer;
+
+/* Verifies images, all at the same time. Returns `count` answers in the order of the requests. A call may ask about at
+ * most 128 different images; further ones are NOT_GRANTED:
+ *
+ *     const tollgate_image_answer *answers = tollgate_images_verify(count, requests);
+ *     for (size_t index = 0; index < count; index++) {
+ *         if (answers[index].result != TOLLGATE_IMAGE_VERIFIED) {
+ *             tollgate_blame(denial, nodes.at[index].pointer, answers[index].reason);
+ *         }
+ *     }
+ */
+const tollgate_image_answer *tollgate_images_verify(size_t count, const tollgate_image_request *requests);
+
 /* ---- Answers ---- */
 
 typedef struct tollgate_denial tollgate_denial;

@@ -388,6 +388,68 @@ tollgate_access_result tollgate_access_check(const tollgate_action *action, cons
     return TOLLGATE_ACCESS_ANSWERED;
 }
 
+/* ---- Signed images ---- */
+
+/* The kinds of failures, in the order of the contract. */
+static const tollgate_image_result image_failures[] = {
+    TOLLGATE_IMAGE_MALFORMED, TOLLGATE_IMAGE_NOT_GRANTED, TOLLGATE_IMAGE_NOT_FOUND,
+    TOLLGATE_IMAGE_UNSIGNED,  TOLLGATE_IMAGE_UNTRUSTED,   TOLLGATE_IMAGE_UNAVAILABLE,
+};
+
+typedef struct {
+    bool is_failure;
+    union {
+        struct {
+            tollgate_text digest;
+            bool pinned;
+            tollgate_texts signers;
+            bool last_known_good;
+        } verified;
+        struct {
+            uint8_t kind;
+            /* The reason. UNSIGNED and UNTRUSTED have a digest in front of it. */
+            tollgate_text texts[2];
+        } failure;
+    };
+} image_answer;
+
+typedef struct {
+    const image_answer *at;
+    size_t count;
+} image_answers;
+
+IMPORT("images", "verify")
+void host_images_verify(const tollgate_image_request *requests, size_t count, void *area);
+
+static tollgate_image_answer image_failed(uint8_t kind, const tollgate_text *texts) {
+    TOLLGATE_ASSERT(kind < sizeof image_failures / sizeof *image_failures);
+    tollgate_image_answer answer = {.result = image_failures[kind]};
+    if (answer.result == TOLLGATE_IMAGE_UNSIGNED || answer.result == TOLLGATE_IMAGE_UNTRUSTED) {
+        answer.digest = *texts++;
+    }
+    answer.reason = *texts;
+    return answer;
+}
+
+const tollgate_image_answer *tollgate_images_verify(size_t count, const tollgate_image_request *requests) {
+    image_answers found;
+    host_images_verify(requests, count, &found);
+    TOLLGATE_ASSERT(found.count == count);
+    tollgate_image_answer *answers = tollgate_allocate(count * sizeof *answers);
+    for (size_t index = 0; index < count; index++) {
+        const image_answer *one = &found.at[index];
+        answers[index] = one->is_failure ? image_failed(one->failure.kind, one->failure.texts)
+                                         : (tollgate_image_answer){
+                                               .result = TOLLGATE_IMAGE_VERIFIED,
+                                               .digest = one->verified.digest,
+                                               .pinned = one->verified.pinned,
+                                               .last_known_good = one->verified.last_known_good,
+                                               .signers = one->verified.signers,
+                                           };
+    }
+    return answers;
+}
+
 /* ---- The cluster ---- */
 
 IMPORT("cluster", "get")

@@ -106,6 +106,27 @@ void host_access_check(const void *asked, void *area) {
     }
 }
 
+/* Answers with the kind of failure that the policy names by a digit. `9` is verified. */
+void host_images_verify(const tollgate_image_request *requests, size_t count, void *area) {
+    static const tollgate_text signer = {"release", 7};
+    image_answer *answers = tollgate_allocate(count * sizeof *answers);
+    for (size_t index = 0; index < count; index++) {
+        uint8_t kind = (uint8_t)(requests[index].policy.at[0] - '0');
+        answers[index] = (image_answer){.is_failure = kind < 9};
+        if (kind == 9) {
+            answers[index].verified.digest = requests[index].image;
+            answers[index].verified.pinned = true;
+            answers[index].verified.signers = (tollgate_texts){&signer, 1};
+            answers[index].verified.last_known_good = true;
+        } else {
+            answers[index].failure.kind = kind;
+            answers[index].failure.texts[0] = requests[index].image;
+            answers[index].failure.texts[1] = TOLLGATE_TEXT("why");
+        }
+    }
+    *(image_answers *)area = (image_answers){answers, count};
+}
+
 /* ---- A plugin ---- */
 
 static const tollgate_rule rules[] = {{
@@ -291,6 +312,35 @@ static void only_a_decision_allows(void) {
     CHECK(!decision.allowed && TOLLGATE_IS(why, "ask something else"));
 }
 
+static void only_a_verified_image_counts(void) {
+    static const tollgate_image_result expected[] = {
+        TOLLGATE_IMAGE_MALFORMED, TOLLGATE_IMAGE_NOT_GRANTED, TOLLGATE_IMAGE_NOT_FOUND,   TOLLGATE_IMAGE_UNSIGNED,
+        TOLLGATE_IMAGE_UNTRUSTED, TOLLGATE_IMAGE_UNAVAILABLE, TOLLGATE_IMAGE_UNAVAILABLE, TOLLGATE_IMAGE_VERIFIED,
+    };
+    tollgate_image_request requests[8];
+    for (size_t index = 0; index < 8; index++) {
+        tollgate_text policy = tollgate_of_integer(index == 7 ? 9 : index == 6 ? 5 : (int64_t)index);
+        requests[index] = (tollgate_image_request){TOLLGATE_TEXT("nginx"), policy};
+    }
+    const tollgate_image_answer *answers = tollgate_images_verify(8, requests);
+    for (size_t index = 0; index < 8; index++) {
+        CHECK(answers[index].result == expected[index]);
+        bool is_refusal = index == 3 || index == 4;
+        CHECK(answers[index].digest.length == (is_refusal || index == 7 ? 5 : 0));
+        CHECK(answers[index].reason.length == (index == 7 ? 0 : is_refusal ? 3 : 5));
+    }
+    CHECK(answers[7].pinned && answers[7].last_known_good);
+    CHECK(answers[7].signers.count == 1 && TOLLGATE_IS(answers[7].signers.at[0], "release"));
+    CHECK((tollgate_image_answer){0}.result != TOLLGATE_IMAGE_VERIFIED);
+    requests[0].policy = TOLLGATE_TEXT("6");
+    said[0] = '\0';
+    if (setjmp(ended) == 0) {
+        tollgate_images_verify(1, requests);
+        CHECK(false);
+    }
+    CHECK(said[0] != '\0');
+}
+
 int main(void) {
     literals_have_the_length_of_their_text();
     a_malformed_pointer_names_itself_and_the_line();
@@ -301,6 +351,7 @@ int main(void) {
     an_integer_is_read_exactly_or_not_at_all();
     settings_are_read_one_after_the_other();
     only_a_decision_allows();
+    only_a_verified_image_counts();
     printf("%d check(s) failed\n", failures);
     return failures > 0;
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/access"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/clock"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/images"
 )
 
 // A Review is an admission review under construction. The fields of the request are derived from
@@ -35,6 +36,7 @@ type Review struct {
 	now                                   time.Time
 	lookups                               map[string]*lookup
 	access                                *rights
+	images                                *listed
 }
 
 // An Outcome is the result of a policy.
@@ -138,6 +140,7 @@ func (review *Review) evaluate(t testing.TB, call func(*tollgate.Review) (tollga
 	}
 	defer cluster.Use(lookups(review.lookups))()
 	defer access.Use(review.access)()
+	defer images.Use(review.images)()
 	mutation, err := call(tollgate.ReviewOf(host))
 	outcome := host.outcome
 	if err != nil {

@@ -19,7 +19,7 @@ const contract = 'tollgate:admission';
 const version = '0.1.0';
 
 /** The interfaces outside of the default worlds. A plugin imports one when its modules import the SDK's file for it. */
-const capabilities = ['access', 'clock', 'cluster'];
+const capabilities = ['access', 'clock', 'cluster', 'images'];
 
 /** The engine's name for the bundle in its stacks. */
 const bundleName = 'tollgate-bundle.js';

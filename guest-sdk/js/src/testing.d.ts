@@ -35,6 +35,20 @@ export type Right = { readonly verb: string } & ({ readonly user: string } | { r
       }
   );
 
+/** An image that a registry has, as in a suite. */
+export interface Image {
+  /** An entry of a tag is also about its digest. */
+  readonly image: string;
+  readonly result: 'verified' | 'last-known-good' | 'unsigned' | 'untrusted' | 'not-found' | 'not-granted' | 'unavailable';
+  /** Every one by default. */
+  readonly policy?: string;
+  readonly digest?: string;
+  /** The signers of a verified image. */
+  readonly signers?: readonly string[];
+  /** The reason of a failure. */
+  readonly reason?: string;
+}
+
 /** A lookup, as the configuration has it. */
 export interface Lookup {
   readonly name: string;
@@ -72,6 +86,8 @@ export interface TestReview {
   access(rules: readonly Right[]): TestReview;
   /** Grants the capability `access`. Every question is unavailable. */
   accessUnavailable(): TestReview;
+  /** Grants the capability `images`, with the images that registries have. Every other image is `not found`. */
+  images(entries: readonly Image[]): TestReview;
   /** Throws if the policy rejects its settings, throws itself, or returns a malformed answer. */
   validate(policy: PolicyModule): Outcome;
   /** Throws like `validate`, and if the patch does not apply. */

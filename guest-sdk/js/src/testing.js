@@ -4,6 +4,7 @@ import jsonPatch from 'fast-json-patch';
 
 import { Denial } from './denial.js';
 import { use } from './host.js';
+import { imagesOf, listedImages } from './listed.js';
 import { lookupOf, lookupsOf } from './lookups.js';
 import * as contract from './policy.js';
 import { rightsOf, rulesOf } from './rights.js';
@@ -22,6 +23,7 @@ class TestReview {
   #now;
   #lookups = {};
   #access;
+  #images;
 
   constructor(operation, object, oldObject) {
     this.#documents = { object, 'old-object': oldObject, options: undefined, request: request(operation, object ?? oldObject) };
@@ -77,6 +79,11 @@ class TestReview {
     return this;
   }
 
+  images(entries) {
+    this.#images = imagesOf(entries);
+    return this;
+  }
+
   validate(policy) {
     const { answer, effects } = this.#evaluate((configured) => contract.validate(policy, configured), policy);
     return outcome(answer, effects, this.#documents.object, this.#documents.object);
@@ -89,7 +96,7 @@ class TestReview {
 
   #evaluate(call, policy) {
     const effects = { warnings: [], annotations: {}, log: [] };
-    const before = use(hostOf(this.#documents, effects, this.#now, this.#lookups, this.#access));
+    const before = use(hostOf(this.#documents, effects, this.#now, this.#lookups, this.#access, this.#images));
     try {
       return { answer: call(contract.configure(policy, JSON.stringify(this.#settings))), effects };
     } finally {
@@ -203,7 +210,7 @@ function namespaceOf({ request, object, 'old-object': oldObject, namespace: give
   return { apiVersion: 'v1', kind: 'Namespace', metadata };
 }
 
-function hostOf(documents, effects, now, lookups, rules) {
+function hostOf(documents, effects, now, lookups, rules, images) {
   const document = (part) => (part === 'namespace' ? namespaceOf(documents) : documents[part]);
   const find = (part, at) => placeIn(document(part), tokens(at));
   return {
@@ -229,6 +236,7 @@ function hostOf(documents, effects, now, lookups, rules) {
     },
     cluster: lookupsOf(lookups),
     access: rightsOf(rules, () => documents.request),
+    images: listedImages(images),
   };
 }
 

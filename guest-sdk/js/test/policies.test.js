@@ -7,6 +7,7 @@ import { now } from '../src/clock.js';
 import { Failure, find, get, list } from '../src/cluster.js';
 import { lineTable } from '../src/component.js';
 import { use } from '../src/host.js';
+import { Failure as ImageFailure, verify } from '../src/images.js';
 import * as contract from '../src/policy.js';
 import { create, remove, update } from '../src/testing.js';
 import { know, place, words } from '../src/words.js';
@@ -410,6 +411,36 @@ test('failures of access are typed, and faults unless they are caught', () => {
   assert.equal(kind(create(pod).accessUnavailable()), 'unavailable');
   assert.throws(() => create(pod).accessUnavailable().validate({ manifest, validate: () => (check({ verb: 'get', path: '/' }), allow) }), AccessFailure);
   assert.throws(() => create(pod).access([{ user: 'a', verb: 'get', resources: 'b' }]), /unknown key resources/);
+});
+
+test('images are answered from the list', () => {
+  const digest = `sha256:${'a'.repeat(64)}`;
+  const review = create(pod).images([
+    { image: 'nginx', result: 'verified', digest, signers: ['release'] },
+    { image: 'nginx:2', policy: 'other', result: 'last-known-good' },
+    { image: 'nginx:2', result: 'unsigned', reason: 'none at all' },
+  ]);
+  const asked = (review, image, policy = 'release') => inCluster(review, () => verify([{ image, policy }])[0]);
+  const verified = { verified: true, digest, pinned: false, signers: ['release'], lastKnownGood: false };
+  assert.deepEqual(asked(review, 'nginx'), verified);
+  assert.deepEqual(asked(review, 'docker.io/library/nginx:latest'), verified);
+  assert.deepEqual(asked(review, `nginx@${digest}`), { ...verified, pinned: true });
+  assert.equal(asked(review, 'nginx:2', 'other').lastKnownGood, true);
+  for (const [image, kind, message] of [
+    ['nginx:2', 'unsigned', 'not signed: none at all'],
+    ['nginx:3', 'not found', 'not found: no entry of images is about docker.io/library/nginx:3'],
+    [`nginx@sha256:${'b'.repeat(64)}`, 'not found', undefined],
+    ['Nginx', 'malformed', 'no valid image: expected an image'],
+    ['nginx:', 'malformed', undefined],
+  ]) {
+    const failure = asked(review, image);
+    assert.ok(failure instanceof ImageFailure && !failure.verified);
+    assert.deepEqual([failure.kind, failure.message], [kind, message ?? failure.message]);
+    assert.equal(failure.digest !== undefined, kind === 'unsigned');
+  }
+  assert.equal(asked(create(pod), 'nginx').kind, 'not granted');
+  assert.throws(() => inCluster(review, () => verify([{ image: 5, policy: 'a' }])), /the image of the list of requests\[0\] is not a string/);
+  assert.throws(() => create(pod).images([{ image: 'nginx', result: 'signed' }]), /the result signed, which is none/);
 });
 
 test('a setting of any JSON is read as it is', () => {

@@ -24,6 +24,7 @@ from tollgate_sdk import (
     access,
     clock,
     cluster,
+    images,
     merge,
     pointer,
     whole_object,
@@ -448,6 +449,51 @@ class Rights(unittest.TestCase):
             in_cluster(create(POD).access_unavailable(), lambda: access.check(pods))
         with self.assertRaisesRegex(AssertionError, "unknown key resources"):
             create(POD).access([{"user": "a", "verb": "get", "resources": "b"}])
+
+
+class Images(unittest.TestCase):
+    """Which images are signed, by a list."""
+
+    def test_images_are_answered_from_the_list(self) -> None:
+        digest = f"sha256:{'a' * 64}"
+        review = create(POD).images(
+            [
+                {"image": "nginx", "result": "verified", "digest": digest, "signers": ["release"]},
+                {"image": "nginx:2", "policy": "other", "result": "last-known-good"},
+                {"image": "nginx:2", "result": "unsigned", "reason": "none at all"},
+            ]
+        )
+
+        def asked(review: TestReview, image: str, policy: str = "release") -> Any:
+            return in_cluster(review, lambda: images.verify([images.Request(image, policy)]))[0]
+
+        for image, pinned in (("nginx", False), ("docker.io/library/nginx:latest", False), (f"nginx@{digest}", True)):
+            self.assertEqual(asked(review, image), images.Verified(digest, pinned, ("release",), last_known_good=False))
+        self.assertTrue(asked(review, "nginx:2", "other").last_known_good)
+        for image, kind, said in (
+            ("nginx:2", images.Unsigned, "not signed: none at all"),
+            ("nginx:3", images.NotFound, "not found: no entry of images is about docker.io/library/nginx:3"),
+            (f"nginx@sha256:{'b' * 64}", images.NotFound, None),
+            ("Nginx", images.Malformed, "no valid image: expected an image"),
+            ("nginx:", images.Malformed, None),
+        ):
+            failure = asked(review, image)
+            self.assertIs(type(failure), kind, image)
+            self.assertEqual(str(failure), said or str(failure))
+            self.assertEqual(failure.digest is not None, kind is images.Unsigned)
+        self.assertIs(type(asked(create(POD), "nginx")), images.NotGranted)
+
+    def test_what_is_no_request_is_named(self) -> None:
+        wrong: Any = "nginx"
+        for requests, said in (
+            (wrong, "the list of requests is not a list"),
+            ([wrong], r"the list of requests\[0\] is not a Request"),
+            ([images.Request(wrong, 5)], "the policy of"),  # type: ignore[arg-type]
+        ):
+            with self.assertRaisesRegex(TypeError, said):
+                in_cluster(create(POD), lambda requests=requests: images.verify(requests))
+        with self.assertRaisesRegex(AssertionError, "'signed', which is none"):
+            create(POD).images([{"image": "nginx", "result": "signed"}])
 
 
 if __name__ == "__main__":

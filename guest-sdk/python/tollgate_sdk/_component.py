@@ -120,6 +120,37 @@ class _Host:
             raise kind(failed.value.value) from None
         return Decision(found.allowed, found.reason, found.error)
 
+    def verify_images(self, requests: list[Any]) -> list[Any]:
+        # Imported here, because a plugin without the capability does not have this module.
+        from wit_world.imports import images as host_images
+
+        asked = [host_images.Request(request.image, request.policy) for request in requests]
+        return [_image_answer(answer) for answer in host_images.verify(asked)]
+
+
+def _image_answer(answer: Any) -> Any:
+    from componentize_py_types import Err
+    from wit_world.imports import images as host_images
+
+    from tollgate_sdk import images
+
+    found = answer.value
+    if not isinstance(answer, Err):
+        return images.Verified(found.digest, found.pinned, tuple(found.signers), found.last_known_good)
+    match found:
+        case host_images.Failure_Unsigned(refusal):
+            return images.Unsigned(refusal.reason, refusal.digest)
+        case host_images.Failure_Untrusted(refusal):
+            return images.Untrusted(refusal.reason, refusal.digest)
+        case host_images.Failure_Malformed(reason):
+            return images.Malformed(reason)
+        case host_images.Failure_NotFound(reason):
+            return images.NotFound(reason)
+        case host_images.Failure_NotGranted(reason):
+            return images.NotGranted(reason)
+        case _:
+            return images.Unavailable(found.value)
+
 
 class _Lookups:
     def get(self, lookup: str, namespace: str | None, name: str) -> _host.Found | None:

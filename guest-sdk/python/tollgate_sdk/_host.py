@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tollgate_sdk._review import Node, Part, Request, Value
     from tollgate_sdk.access import Decision, Path, Resource, ServiceAccount
+    from tollgate_sdk.images import Failure, Verified
+    from tollgate_sdk.images import Request as ImageRequest
 
 
 class Host(Protocol):
@@ -40,6 +42,8 @@ class Host(Protocol):
     def lookups(self) -> LookupHost: ...
 
     def check_access(self, action: Resource | Path, account: ServiceAccount | None) -> Decision: ...
+
+    def verify_images(self, requests: list[ImageRequest]) -> list[Verified | Failure]: ...
 
 
 @dataclass(frozen=True)

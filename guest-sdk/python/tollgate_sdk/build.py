@@ -16,7 +16,7 @@ _CONTRACT = "tollgate:admission"
 _VERSION = "0.1.0"
 _ENTRY = "tollgate_entry"
 # The interfaces outside of the default worlds. A plugin imports one when it imports the SDK's module for it.
-_CAPABILITIES = ("access", "clock", "cluster")
+_CAPABILITIES = ("access", "clock", "cluster", "images")
 # Also imports the modules. A build takes half a minute at most.
 _TIMEOUT = 300
 

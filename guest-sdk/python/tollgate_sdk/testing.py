@@ -28,6 +28,7 @@ import jsonpatch
 
 from tollgate_sdk import _host, _policy
 from tollgate_sdk._denial import Denial
+from tollgate_sdk._listed import Listed, listed
 from tollgate_sdk._lookups import Lookup, Lookups
 from tollgate_sdk._patch import Mutation, Patch, Whole
 from tollgate_sdk._review import (
@@ -41,6 +42,8 @@ from tollgate_sdk._review import (
 from tollgate_sdk._rights import Rights, rights
 from tollgate_sdk._tree import at_place, described, tokens, walk
 from tollgate_sdk.access import Decision, Path, Resource, ServiceAccount
+from tollgate_sdk.images import Failure, Verified
+from tollgate_sdk.images import Request as ImageRequest
 
 _UID = "00000000-0000-4000-8000-000000000000"
 
@@ -82,6 +85,7 @@ class TestReview:
         self._now: datetime | None = None
         self._lookups: dict[str, Lookup | None] = {}
         self._rights: Rights | None = None
+        self._images: Listed | None = None
 
     def having(self, **request: Any) -> Self:
         """Sets a field of the request, such as ``having(subResource="status")``."""
@@ -146,6 +150,16 @@ class TestReview:
         self._rights = Rights(None)
         return self
 
+    def images(self, entries: Sequence[dict[str, Any]]) -> Self:
+        """Grants the capability ``images``, with the images that registries have. Every other image is not found.
+
+        An entry has ``image`` and ``result``: ``verified``, ``last-known-good``, ``unsigned``, ``untrusted``,
+        ``not-found``, ``not-granted`` or ``unavailable``. It may have ``policy`` (default: every one), ``digest``,
+        ``signers`` and ``reason``.
+        """
+        self._images = Listed(entries)
+        return self
+
     def validate(self, policy: ModuleType) -> Outcome:
         """Validates the review. Raises errors of the policy, of its settings, and for malformed answers."""
         host, answer = self._evaluate(policy, _policy.validate)
@@ -166,7 +180,7 @@ class TestReview:
         return host.outcome
 
     def _evaluate(self, policy: ModuleType, call: Any) -> tuple[_Memory, Any]:
-        host = _Memory(self._documents, self._now, self._lookups, self._rights)
+        host = _Memory(self._documents, self._now, self._lookups, self._rights, self._images)
         before = _host.use(host)
         try:
             return host, call(policy, _policy.configure(policy, json.dumps(self._settings)))
@@ -272,11 +286,13 @@ class _Memory:
         now: datetime | None,
         lookups: dict[str, Lookup | None],
         given: Rights | None,
+        images: Listed | None,
     ) -> None:
         self._documents = documents
         self._now = now
         self.lookups = Lookups(lookups)
         self._rights = given
+        self._images = images
         self.outcome = Outcome()
 
     def request(self) -> Request:
@@ -328,6 +344,9 @@ class _Memory:
     def check_access(self, action: Resource | Path, account: ServiceAccount | None) -> Decision:
         user = self._documents["request"].get("userInfo") or {}
         return rights(self._rights).check(action, account, user)
+
+    def verify_images(self, requests: list[ImageRequest]) -> list[Verified | Failure]:
+        return listed(self._images, requests)
 
     def _document(self, part: Part) -> Any:
         return _namespace(self._documents) if part == "namespace" else self._documents[part]

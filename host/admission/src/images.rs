@@ -4,6 +4,7 @@
 //! answer is [`Failure::Unavailable`]. It never counts as "verified".
 
 mod fixed;
+mod pull;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use fixed::{FixedImage, FixedImages, FixedResult};
+pub use pull::{
+    Login, NoPullSecrets, PendingSecrets, PullSecret, PullSecretError, PullSecretKind, PullSecrets,
+    Puller, Secrets, Unreadable, checked, logins,
+};
 
 /// Whether an image meets a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +25,8 @@ pub struct Question {
     pub image: Arc<str>,
     /// The name of a policy of the plugin's configuration, which grants it for this image.
     pub policy: Arc<str>,
+    /// The Pod whose `imagePullSecrets` count. None if only the host's own credentials do.
+    pub puller: Option<Arc<Puller>>,
 }
 
 /// An image that meets its policy.

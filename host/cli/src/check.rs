@@ -1,6 +1,7 @@
 //! `tollgate check`
 
 mod access;
+mod images;
 mod lookups;
 
 use std::path::{Path, PathBuf};
@@ -124,6 +125,7 @@ impl Check {
         let setup = Setup::new(&config, &options)?;
         let roles = lookups::roles(&config.plugins);
         let role_of_access = access::role(&config.plugins);
+        let roles_of_images = images::roles(&config.plugins);
         let plugins = config.take_plugins();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -155,6 +157,14 @@ impl Check {
                  create it; the chart does, with access.enabled:"
             );
             for line in role.lines() {
+                say!("  {line}");
+            }
+        }
+        if let Some(roles) = roles_of_images {
+            say!(
+                "plugins that verify images with the imagePullSecrets of Pods need these roles, bound to Tollgate's                  ServiceAccount. Tollgate does not create them; the chart does, with images.pullSecretNamespaces:"
+            );
+            for line in roles.lines() {
                 say!("  {line}");
             }
         }

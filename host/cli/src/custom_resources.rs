@@ -9,10 +9,11 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::sync::watch;
 use tollgate_admission::access::Authorizer;
+use tollgate_admission::images::PullSecrets;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_cluster::{
-    Client, ClusterAuthorizer, ClusterNamespaces, ClusterTables, Handle, Installation, Plan,
-    Source, connect, merge_objects,
+    Client, ClusterAuthorizer, ClusterNamespaces, ClusterPullSecrets, ClusterTables, Handle,
+    Installation, Plan, Source, connect, merge_objects,
 };
 use tollgate_config::{Config, Origin, Serving, folder_of};
 use tollgate_gate::live::{Additions, Link};
@@ -40,6 +41,7 @@ pub(crate) struct CustomResources {
     namespaces: Arc<ClusterNamespaces>,
     tables: Arc<ClusterTables>,
     authorizer: Arc<ClusterAuthorizer>,
+    pull_secrets: Arc<ClusterPullSecrets>,
 }
 
 /// How long a start waits for the first lists before it loads what the file and the last known good desire. The replica
@@ -115,6 +117,7 @@ impl CustomResources {
             namespaces: Arc::new(ClusterNamespaces::start(client.clone())),
             tables: Arc::new(ClusterTables::new(client.clone())),
             authorizer: Arc::new(ClusterAuthorizer::new(client.clone())),
+            pull_secrets: Arc::new(ClusterPullSecrets::new(client.clone())),
             client,
             installation,
         }))
@@ -191,6 +194,11 @@ impl CustomResources {
     /// Returns who says what users may do.
     pub(crate) fn authorizer(&self) -> Arc<dyn Authorizer> {
         self.authorizer.clone()
+    }
+
+    /// Returns who reads the `imagePullSecrets` of Pods.
+    pub(crate) fn pull_secrets(&self) -> Arc<dyn PullSecrets> {
+        self.pull_secrets.clone()
     }
 
     /// Returns the desired plugins.

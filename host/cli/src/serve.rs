@@ -163,6 +163,7 @@ impl Serve {
             namespaces: resources.as_ref().map(CustomResources::namespaces),
             tables: resources.as_ref().map(CustomResources::tables),
             authorizer: resources.as_ref().map(CustomResources::authorizer),
+            pull_secrets: resources.as_ref().map(CustomResources::pull_secrets),
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;

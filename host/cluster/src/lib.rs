@@ -72,6 +72,8 @@
 //!
 //! [`ClusterAuthorizer`] needs `create` of `subjectaccessreviews` in the group `authorization.k8s.io`, and nothing else.
 //!
+//! [`ClusterPullSecrets`] needs `get` of `secrets` and `serviceaccounts` in each namespace that a plugin lists, and nothing else.
+//!
 //! `list` and `watch` with a resource name work because Tollgate selects the object by `metadata.name`. If the
 //! admission plugin OwnerReferencesPermissionEnforcement is enabled, the anchor also needs `delete`. The Secret rows
 //! are not needed where [`Certificates::Given`] is used, and the last row is not needed without an anchor.
@@ -92,6 +94,7 @@ mod namespaces;
 mod offline;
 mod options;
 mod plugin;
+mod pull_secrets;
 mod registrar;
 mod report;
 mod reports;
@@ -125,6 +128,7 @@ pub use self::{
     offline::merge_objects,
     options::{Certificates, Clock, Options, Timing, Trust},
     plugin::{Desired, Plugin, Serving},
+    pull_secrets::ClusterPullSecrets,
     registrar::{Registered, Report, Standing},
     reports::{Written, write_reports, write_reports_in},
     run::{Handle, spawn},

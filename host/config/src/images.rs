@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::limit;
+use super::plugin::is_label;
 use super::read::{Fields, Node};
 use super::registry::Reference;
 use super::signature::{SignaturePolicy, read_image_policies};
@@ -19,6 +20,8 @@ pub use name::ImageNameError;
 pub struct Images {
     /// The registries that may be asked: hosts in lower case, with a port if references have one.
     pub registries: Vec<Box<str>>,
+    /// The namespaces whose Pods bring credentials along, in their `imagePullSecrets`.
+    pub pull_secret_namespaces: Vec<Box<str>>,
     /// The policies that the plugin may name.
     pub policies: Vec<SignaturePolicy>,
     /// How long a verified digest counts as verified.
@@ -58,6 +61,8 @@ pub enum ImageRefusal {
 
 /// The largest number of registries.
 const MOST_REGISTRIES: usize = 32;
+/// The largest number of namespaces whose `imagePullSecrets` are read.
+const MOST_NAMESPACES: usize = 256;
 /// Maximum length of a policy's name in a message, in characters.
 const LONGEST_SHOWN: usize = 63;
 
@@ -66,6 +71,9 @@ const REGISTRIES_EXPECTED: &str = "a list of the registries that may be asked, s
      registry is refused";
 const REGISTRY_EXPECTED: &str =
     "a host in lower case with an optional port, such as registry.example.com:5000";
+const NAMESPACES_EXPECTED: &str = "a list of at most 256 namespaces, such as [shop]; Tollgate reads the imagePullSecrets of Pods in these only";
+const NAMESPACE_EXPECTED: &str =
+    "the name of a namespace: at most 63 characters of a-z, 0-9 and -; there are no patterns";
 
 // === impl Images ===
 
@@ -77,6 +85,8 @@ impl Images {
         let registries = section
             .required("registries", REGISTRIES_EXPECTED)
             .and_then(|node| read_registries(&node));
+        let namespaces = section.optional("pullSecretNamespaces");
+        let namespaces = namespaces.map_or(Some(Vec::new()), |node| read_namespaces(&node));
         let root = section
             .optional("trustedRoot")
             .and_then(|node| node.path_in(folder));
@@ -100,6 +110,7 @@ impl Images {
         section.finish();
         Some(Self {
             registries: registries?,
+            pull_secret_namespaces: namespaces?,
             policies: policies?,
             verified_for,
             refused_for,
@@ -139,10 +150,37 @@ impl Images {
         Ok(found)
     }
 
+    /// Whether the `imagePullSecrets` of Pods in a namespace may be read.
+    #[must_use]
+    pub fn reads_pull_secrets_in(&self, namespace: &str) -> bool {
+        let mut listed = self.pull_secret_namespaces.iter();
+        listed.any(|listed| **listed == *namespace)
+    }
+
     /// Lists the files that the policies read: keys and trusted roots.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.policies.iter().flat_map(SignaturePolicy::files)
     }
+}
+
+fn read_namespaces(node: &Node<'_>) -> Option<Vec<Box<str>>> {
+    let nodes = node.elements("namespaces")?;
+    if nodes.len() > MOST_NAMESPACES {
+        node.reject(NAMESPACES_EXPECTED);
+        return None;
+    }
+    let namespaces: Vec<Option<Box<str>>> = nodes
+        .iter()
+        .map(|node| {
+            let text = node.text(NAMESPACE_EXPECTED)?;
+            if !is_label(text, LONGEST_SHOWN) {
+                node.reject(NAMESPACE_EXPECTED);
+                return None;
+            }
+            Some(text.into())
+        })
+        .collect();
+    namespaces.into_iter().collect()
 }
 
 fn read_registries(node: &Node<'_>) -> Option<Vec<Box<str>>> {

@@ -6,20 +6,23 @@
 //!
 //! The name of an image is text that the plugin chooses and that a registry gets. So a plugin that has read the content
 //! of a Secret may not ask.
+//!
+//! In the namespaces that the grant lists, the `imagePullSecrets` of the object under review count. The plugin has no say in
+//! them.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tollgate_admission::images::{Answer, Failure, ImageVerifier, Question};
+use tollgate_admission::images::{Answer, Failure, ImageVerifier, Puller, Question};
 use tollgate_config::{Images, Reference};
 use wasmtime::component::Linker;
 
 use super::bindings::images as contract;
 use super::fault::Stop;
 use super::host::{Host, charge, charge_bytes, subject};
-use super::state::CallState;
+use super::state::{CallState, Subject};
 
 /// Maximum number of different questions of one call.
 const MOST_QUESTIONS: usize = 128;
@@ -49,6 +52,8 @@ pub(super) struct Asking {
     answered: Vec<(Question, Answer)>,
     /// The questions that ended the last attempt.
     awaited: Vec<Question>,
+    /// The Pod whose credentials count, once the plugin has asked.
+    puller: Option<Option<Arc<Puller>>>,
 }
 
 type Checked = Result<contract::Verified, contract::Failure>;
@@ -127,7 +132,11 @@ impl Grant {
     ///
     /// # Errors
     /// When the image is malformed, or the configuration does not grant the question.
-    fn question(&self, request: &contract::Request) -> Result<Question, contract::Failure> {
+    fn question(
+        &self,
+        request: &contract::Request,
+        puller: Option<&Arc<Puller>>,
+    ) -> Result<Question, contract::Failure> {
         let refused = |what: &str| contract::Failure::NotGranted(what.to_owned());
         if self.is_of_tenant {
             return Err(refused(NO_TENANTS));
@@ -142,7 +151,17 @@ impl Grant {
         Ok(Question {
             image: Arc::from(image.to_string()),
             policy: Arc::from(&*policy.name),
+            puller: puller.cloned(),
         })
+    }
+
+    /// Returns the Pod whose credentials count. None if the namespace is not listed.
+    fn puller(&self, subject: &Subject) -> Option<Arc<Puller>> {
+        let namespace = subject.request.namespace.as_deref()?;
+        if !self.images.as_ref()?.reads_pull_secrets_in(namespace) {
+            return None;
+        }
+        Puller::of(&subject.request, subject.object.as_ref()).map(Arc::new)
     }
 }
 
@@ -159,6 +178,7 @@ impl Asking {
             grant,
             answered: Vec::new(),
             awaited: Vec::new(),
+            puller: None,
         }
     }
 
@@ -195,8 +215,16 @@ impl Asking {
         None
     }
 
+    /// Notes whose credentials count. The object is the same for all attempts of a call.
+    fn is_about(&mut self, subject: &Subject) {
+        if self.puller.is_none() {
+            self.puller = Some(self.grant.puller(subject));
+        }
+    }
+
     fn check(&mut self, request: &contract::Request) -> Option<Checked> {
-        let question = match self.grant.question(request) {
+        let puller = self.puller.as_ref().and_then(Option::as_ref);
+        let question = match self.grant.question(request, puller) {
             Ok(question) => question,
             Err(failure) => return Some(Err(failure)),
         };
@@ -230,6 +258,9 @@ fn verify(mut host: Host<'_>, requests: &[contract::Request]) -> wasmtime::Resul
     // Outside of a review, there is nothing to verify.
     subject(&mut host)?;
     let state = host.data_mut();
+    if let (Some(asking), Some(subject)) = (state.images.as_mut(), &state.subject) {
+        asking.is_about(subject);
+    }
     let withholds = state.secrecy.withholds();
     let Some(asking) = state.images.as_mut() else {
         return Err(Stop::Contract(NOT_CONFIGURED.to_owned()).into());

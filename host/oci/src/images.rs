@@ -10,7 +10,10 @@
 //!
 //! A look goes on when nobody waits for it any more. So a slow registry delays the first requests for an image, and a
 //! repeated request finds the answer.
+//!
+//! With credentials of a Pod, everything is looked up and remembered for those who have the same credentials alone.
 
+mod access;
 mod cache;
 mod looks;
 mod verifier;
@@ -19,7 +22,7 @@ use std::sync::Arc;
 
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode};
-use tollgate_admission::images::{Failure, Refusal};
+use tollgate_admission::images::{Failure, Login, Refusal};
 use tollgate_config::Reference;
 
 use super::manifest::is_digest;
@@ -59,16 +62,31 @@ impl Registry {
     pub(crate) async fn image_digest(
         &self,
         image: &Reference,
+        logins: &[Login],
     ) -> Result<Option<String>, RegistryError> {
-        let mut session = self.session(image)?;
-        match session.image_digest().await {
-            Ok(digest) => Ok(Some(digest)),
-            Err(RegistryError::Status {
-                status: StatusCode::NOT_FOUND,
-                ..
-            }) => Ok(None),
-            Err(error) => Err(error),
+        let opened = self.opened(image, logins).await?;
+        Ok(opened.map(|(_, digest)| digest))
+    }
+
+    /// Opens a session that sees an image, and returns the image's digest. The logins are tried in their order, and then the
+    /// configured credentials, as a node does. None if the registry shows the image to none of them.
+    async fn opened<'r>(
+        &'r self,
+        image: &'r Reference,
+        logins: &'r [Login],
+    ) -> Result<Option<(Session<'r>, String)>, RegistryError> {
+        let (mut refused, logins) = (None, logins.iter().map(Some));
+        for login in logins.chain([None]) {
+            let mut session = self.session(image)?.with_login(login);
+            match session.image_digest().await {
+                Ok(digest) => return Ok(Some((session, digest))),
+                Err(error) if is_missing(&error) => {}
+                // The first login is the one that the Pod means.
+                Err(error) if is_refused(&error) => drop(refused.get_or_insert(error)),
+                Err(error) => return Err(error),
+            }
         }
+        refused.map_or(Ok(None), Err)
     }
 
     /// Finds out whether the signatures of a digest meet a policy. `image` has the digest.
@@ -77,8 +95,20 @@ impl Registry {
         image: &Reference,
         digest: &str,
         policy: &Readied,
+        logins: &[Login],
     ) -> Result<Judged, RegistryError> {
-        let mut session = self.session(image)?;
+        let mut session = if logins.is_empty() {
+            self.session(image)?
+        } else {
+            // A registry that hides an image hides its signatures, too, and answers that there are none.
+            match self.opened(image, logins).await? {
+                Some((session, _)) => session,
+                None => {
+                    let reason = format!("{image}: the registry shows no such image");
+                    return Ok(Judged::Refused(Failure::not_found(&reason)));
+                }
+            }
+        };
         let trusted = policy.of(image);
         let manifest = match policy.policy().minimum_version {
             // Only the version is in the manifest.
@@ -139,6 +169,19 @@ impl Session<'_> {
         let bytes = self.body(response, MAX_MANIFEST_BYTES, too_large).await?;
         Ok((super::cache::digest_of(&bytes), bytes))
     }
+}
+
+/// Whether a registry has no such image, or hides it.
+fn is_missing(error: &RegistryError) -> bool {
+    matches!(error, RegistryError::Status { status, .. } if *status == StatusCode::NOT_FOUND)
+}
+
+/// Whether a registry refuses the credentials, so that other ones may help.
+fn is_refused(error: &RegistryError) -> bool {
+    let RegistryError::Status { status, .. } = error else {
+        return false;
+    };
+    matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 fn accept() -> HeaderMap {

@@ -16,6 +16,7 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method, Request, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
+use tollgate_admission::images::Login;
 use tollgate_config::{Reference, Registries, RegistryHost};
 
 use super::address::Dialer;
@@ -40,6 +41,8 @@ pub(super) struct Session<'c> {
     config: &'c Registries,
     helpers: &'c Helpers,
     reference: &'c Reference,
+    /// What to use in place of the configured credentials.
+    login: Option<&'c Login>,
     authorization: Option<HeaderValue>,
     progress: Option<&'c dyn Progress>,
 }
@@ -186,9 +189,15 @@ impl<'c> Session<'c> {
             config,
             helpers,
             reference,
+            login: None,
             authorization: None,
             progress,
         }
+    }
+
+    /// Uses a login in place of the configured credentials.
+    pub(crate) fn with_login(self, login: Option<&'c Login>) -> Self {
+        Self { login, ..self }
     }
 
     /// The digest of a manifest, from a header of the registry; `None` if the header is missing. The manifest itself is
@@ -420,8 +429,16 @@ impl<'c> Session<'c> {
 
     /// Answers the registry's challenge: gets a token, or prepares the credentials.
     async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), RegistryError> {
-        let configured = self.config.credentials.as_deref();
-        let credential = credential(configured, self.reference, self.helpers).await?;
+        let credential = match self.login {
+            Some(Login { username, password }) => Some(DockerCredential::UsernamePassword(
+                username.to_string(),
+                password.to_string(),
+            )),
+            None => {
+                let configured = self.config.credentials.as_deref();
+                credential(configured, self.reference, self.helpers).await?
+            }
+        };
         let challenge = |source: ChallengeError| RegistryError::Challenge {
             host: self.host.name.clone(),
             source,
@@ -583,6 +600,9 @@ impl<'c> Session<'c> {
 
     fn status(&self, status: StatusCode, method: &Method, path: &str) -> RegistryError {
         let hint = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.login.is_some() => {
+                ": the credentials of the Pod's imagePullSecrets are wrong or not valid for this repository"
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 ": the credentials are missing, wrong or not valid for this repository (registries.credentials)"
             }

@@ -71,8 +71,10 @@ impl Registry {
             Trust::Nothing => {
                 let mut count = 0;
                 for place in signature::PLACES {
-                    for (_, manifest) in session.signatures(place, &digest).await? {
-                        count += signature::signatures(&manifest).map_or(0, |found| found.len());
+                    for name in session.signature_names(place, &digest).await? {
+                        let found = session.signature(place, &name).await?;
+                        let found = found.map(|(_, manifest)| signature::signatures(&manifest));
+                        count += found.map_or(0, |found| found.map_or(0, |found| found.len()));
                     }
                 }
                 let unread = Found {
@@ -137,7 +139,11 @@ impl Registry {
         let mut kept = Vec::new();
         let digest = assessment.digest().to_owned();
         for place in signature::PLACES {
-            for (of_manifest, manifest) in session.signatures(place, &digest).await? {
+            // One after another: only one of them is in memory.
+            for name in session.signature_names(place, &digest).await? {
+                let Some((of_manifest, manifest)) = session.signature(place, &name).await? else {
+                    continue;
+                };
                 let Ok(layers) = signature::signatures(&manifest) else {
                     assessment.add(Proof::Nothing(UNREADABLE.to_owned()));
                     continue;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tollgate_admission::Endpoint;
 use tollgate_admission::access::Authorizer;
-use tollgate_admission::images::ImageVerifier;
+use tollgate_admission::images::{ImageVerifier, PullSecrets};
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_config::deadline::MAX_TIMEOUT;
 use tollgate_config::{Config, PluginName};
@@ -64,6 +64,7 @@ pub struct GateBuilder {
     tables: Option<Arc<dyn Tables>>,
     authorizer: Option<Arc<dyn Authorizer>>,
     images: Option<Arc<dyn ImageVerifier>>,
+    pull_secrets: Option<Arc<dyn PullSecrets>>,
 }
 
 /// A plugin that a [`Gate`] has loaded.
@@ -99,6 +100,7 @@ impl Gate {
             tables: None,
             authorizer: None,
             images: None,
+            pull_secrets: None,
         }
     }
 
@@ -293,6 +295,15 @@ impl GateBuilder {
         }
     }
 
+    /// Sets who reads the `imagePullSecrets` of Pods, in the namespaces that the configuration of a plugin lists under
+    /// `images.pullSecretNamespaces`. Without it, the images of such Pods are `unavailable`.
+    pub fn pull_secrets(self, pull_secrets: Arc<dyn PullSecrets>) -> Self {
+        Self {
+            pull_secrets: Some(pull_secrets),
+            ..self
+        }
+    }
+
     /// Sets up the engine and loads all plugins.
     ///
     /// The first load of a plugin compiles it, which takes from some milliseconds to many seconds, depending on its
@@ -311,6 +322,7 @@ impl GateBuilder {
             tables,
             authorizer,
             images,
+            pull_secrets,
         } = self;
         let options = Options {
             preparer,
@@ -318,6 +330,7 @@ impl GateBuilder {
             tables,
             authorizer,
             images,
+            pull_secrets,
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;

@@ -57,11 +57,13 @@ pub mod access {
     };
 }
 
-/// Who verifies images, for [`GateBuilder::images`].
+/// Who verifies images, for [`GateBuilder::images`], and who reads the credentials of Pods for them, for
+/// [`GateBuilder::pull_secrets`].
 pub mod images {
     pub use tollgate_admission::images::{
-        Answer, Failure, FixedImage, FixedImages, FixedResult, ImageVerifier, NoImages, Pending,
-        Question, Refusal, Verified,
+        Answer, Failure, FixedImage, FixedImages, FixedResult, ImageVerifier, Login, NoImages,
+        NoPullSecrets, Pending, PendingSecrets, PullSecret, PullSecretError, PullSecretKind,
+        PullSecrets, Puller, Question, Refusal, Secrets, Unreadable, Verified,
     };
 }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use rustix::fs::Access;
 use tempfile::TempDir;
 use tollgate_admission::access::Authorizer;
-use tollgate_admission::images::ImageVerifier;
+use tollgate_admission::images::{ImageVerifier, PullSecrets};
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_admission::{Body, Call, Endpoint, Reply};
 use tollgate_config::{Config, EngineConfig, Limits, Requests};
@@ -62,6 +62,8 @@ pub struct Options<'a> {
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// Who verifies images. By default, the registries that each plugin's configuration names.
     pub images: Option<Arc<dyn ImageVerifier>>,
+    /// Who reads the `imagePullSecrets` of Pods. By default, nobody: images that need them are `unavailable`.
+    pub pull_secrets: Option<Arc<dyn PullSecrets>>,
 }
 
 /// A folder that can be used.
@@ -165,7 +167,8 @@ impl Setup {
                 source,
             })?;
         }
-        let loader = loader.with_registries(config.registries.clone());
+        let loader =
+            loader.with_registries(config.registries.clone(), options.pull_secrets.clone());
         Ok(Self {
             engine,
             loader,

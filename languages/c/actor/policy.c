@@ -157,6 +157,39 @@ static void ask(tollgate_text what) {
     tollgate_warn(result == TOLLGATE_ACCESS_NOT_GRANTED ? TOLLGATE_TEXT("not granted") : TOLLGATE_TEXT("unavailable"));
 }
 
+/* Asks about the images that the object names, and warns with each answer. */
+static void verify(void) {
+    static const char *const kinds[] = {
+        [TOLLGATE_IMAGE_UNAVAILABLE] = "unavailable", [TOLLGATE_IMAGE_MALFORMED] = "malformed",
+        [TOLLGATE_IMAGE_NOT_GRANTED] = "not granted", [TOLLGATE_IMAGE_NOT_FOUND] = "not found",
+        [TOLLGATE_IMAGE_UNSIGNED] = "unsigned",       [TOLLGATE_IMAGE_UNTRUSTED] = "untrusted",
+    };
+    tollgate_nodes images = tollgate_select(TOLLGATE_OBJECT, TOLLGATE_POINTER("/data/images/*"));
+    tollgate_image_request *requests = tollgate_allocate(images.count * sizeof *requests);
+    for (size_t index = 0; index < images.count; index++) {
+        requests[index] = (tollgate_image_request){images.at[index].value.text, datum(TOLLGATE_TEXT("policy"))};
+    }
+    const tollgate_image_answer *answers = tollgate_images_verify(images.count, requests);
+    for (size_t index = 0; index < images.count; index++) {
+        tollgate_image_answer answer = answers[index];
+        if (answer.result == TOLLGATE_IMAGE_VERIFIED) {
+            tollgate_text signers = {0};
+            for (size_t signer = 0; signer < answer.signers.count; signer++) {
+                signers = TOLLGATE_JOIN(signers, TOLLGATE_TEXT(" "), answer.signers.at[signer]);
+            }
+            tollgate_warn(TOLLGATE_JOIN(TOLLGATE_TEXT("verified "), truth(answer.pinned), TOLLGATE_TEXT(" "),
+                                        truth(answer.last_known_good), signers, TOLLGATE_TEXT(" "), answer.digest));
+            continue;
+        }
+        tollgate_text kind = {kinds[answer.result], 0};
+        while (kind.at[kind.length] != '\0') {
+            kind.length++;
+        }
+        tollgate_warn(TOLLGATE_JOIN(kind, TOLLGATE_TEXT(" "), answer.digest.length > 0 ? answer.digest : TOLLGATE_TEXT("-"),
+                                    TOLLGATE_TEXT(" "), answer.reason));
+    }
+}
+
 const tollgate_denial *tollgate_validate(void) {
     tollgate_text what = what_to_do();
     if (TOLLGATE_IS(what, "deny")) {
@@ -204,6 +237,9 @@ const tollgate_denial *tollgate_validate(void) {
     }
     if (TOLLGATE_IS(what, "may") || TOLLGATE_IS(what, "rights")) {
         ask(what);
+    }
+    if (TOLLGATE_IS(what, "verify")) {
+        verify();
     }
     act(what, 0);
     return TOLLGATE_ALLOW;

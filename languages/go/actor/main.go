@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/access"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/images"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/plugin"
 )
 
@@ -68,6 +70,8 @@ func (actor) Validate(review *tollgate.Review) error {
 		return lookUp(do, review)
 	case "may", "rights":
 		return ask(do, review)
+	case "verify":
+		verify(review)
 	default:
 		act(do, 0)
 	}
@@ -142,6 +146,35 @@ func ask(do string, review *tollgate.Review) error {
 		review.Warn("unavailable")
 	}
 	return nil
+}
+
+// kinds has the name of each kind of failure.
+var kinds = map[error]string{
+	images.ErrMalformed: "malformed", images.ErrNotGranted: "not granted", images.ErrNotFound: "not found",
+	images.ErrUnsigned: "unsigned", images.ErrUntrusted: "untrusted", images.ErrUnavailable: "unavailable",
+}
+
+// verify asks about the images that the object names, and warns with each answer.
+func verify(review *tollgate.Review) {
+	policy, _ := review.Object().Text("/data/policy")
+	var requests []images.Request
+	for _, node := range review.Object().Select("/data/images/*") {
+		image, _ := node.Value.Text()
+		requests = append(requests, images.Request{Image: image, Policy: policy})
+	}
+	for _, result := range images.Verify(requests...) {
+		var failure *images.Failure
+		if errors.As(result.Err, &failure) {
+			digest := failure.Digest
+			if digest == "" {
+				digest = "-"
+			}
+			review.Warn("%s %s %s", kinds[failure.Kind], digest, failure.Text)
+			continue
+		}
+		signers := strings.Join(append([]string{""}, result.Signers...), " ")
+		review.Warn("verified %t %t%s %s", result.Pinned, result.LastKnownGood, signers, result.Digest)
+	}
 }
 
 func shown(object cluster.Object) string {

@@ -3,6 +3,7 @@
 import { allow, Cause, CauseType, deny, log, merge, patch, pointer, unchanged } from '@tollgate/sdk';
 import * as access from '@tollgate/sdk/access';
 import { Failure, find, get, list } from '@tollgate/sdk/cluster';
+import * as images from '@tollgate/sdk/images';
 
 export const manifest = {
   name: 'actor',
@@ -91,6 +92,9 @@ export function validate(review) {
     case 'rights':
       ask(what, review);
       return allow;
+    case 'verify':
+      verify(review);
+      return allow;
     default:
       act(what, 0);
       return allow;
@@ -138,6 +142,15 @@ function ask(what, review) {
   } catch (error) {
     if (what !== 'rights' || !(error instanceof access.Failure)) throw error;
     review.warn(error.kind);
+  }
+}
+
+/** Asks about the images that the object names, and warns with each answer. */
+function verify(review) {
+  const policy = review.object.text('/data/policy') ?? '';
+  for (const answer of images.verify(review.object.select('/data/images/*').map(({ value: image }) => ({ image, policy })))) {
+    if (answer.verified) review.warn(['verified', answer.pinned, answer.lastKnownGood, ...answer.signers, answer.digest].join(' '));
+    else review.warn(`${answer.kind} ${answer.digest ?? '-'} ${answer.reason}`);
   }
 }
 

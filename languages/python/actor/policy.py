@@ -21,6 +21,7 @@ from tollgate_sdk import (
     Rule,
     access,
     cluster,
+    images,
     info,
     merge,
     pointer,
@@ -96,6 +97,8 @@ def validate(review: Review, _: None) -> Any:
             look_up(what, review)
         case "may" | "rights" as what:
             ask(what, review)
+        case "verify":
+            verify(review)
         case what:
             act(what, 0)
     return ALLOW
@@ -141,6 +144,29 @@ def ask(what: str, review: Review) -> None:
         review.warn("not granted" if isinstance(failure, access.NotGranted) else "unavailable")
         return
     review.warn(f"{str(decision.allowed).lower()} {decision.reason}")
+
+
+KINDS = {
+    images.Malformed: "malformed",
+    images.NotGranted: "not granted",
+    images.NotFound: "not found",
+    images.Unsigned: "unsigned",
+    images.Untrusted: "untrusted",
+    images.Unavailable: "unavailable",
+}
+
+
+def verify(review: Review) -> None:
+    """Asks about the images that the object names, and warns with each answer."""
+    policy = review.object.text("/data/policy") or ""
+    requests = [images.Request(str(node.value), policy) for node in review.object.select("/data/images/*")]
+    for answer in images.verify(requests):
+        match answer:
+            case images.Verified():
+                truths = [str(truth).lower() for truth in (answer.pinned, answer.last_known_good)]
+                review.warn(" ".join(["verified", *truths, *answer.signers, answer.digest]))
+            case images.Failure():
+                review.warn(f"{KINDS[type(answer)]} {answer.digest or '-'} {answer.reason}")
 
 
 def shown(found: cluster.ClusterObject) -> str:

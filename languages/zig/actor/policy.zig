@@ -158,6 +158,37 @@ fn ask(what: []const u8) void {
     contract.warn(if (result.as.failure.kind == .not_granted) "not granted" else "unavailable");
 }
 
+/// Asks about the images that the object names, and warns with each answer.
+fn verify() void {
+    const policy = Text.of(datum("policy") orelse "");
+    const nodes = contract.select(@src(), .object, "/data/images/*");
+    const requests = contract.memory.alloc(contract.ImageRequest, nodes.len) catch contract.fail(@src(), "out of memory");
+    for (requests, nodes) |*request, node| request.* = .{ .image = node.value.as.text, .policy = policy };
+    for (contract.verifyImages(requests)) |answer| {
+        if (!answer.is_error) {
+            const found = answer.as.answer;
+            var signers: []const u8 = "";
+            for (found.signers.slice()) |signer| signers = contract.join(&.{ signers, " ", signer.slice() });
+            const arguments = .{ found.pinned, found.last_known_good, signers, found.digest.slice() };
+            contract.warn(contract.format("verified {} {}{s} {s}", arguments));
+            continue;
+        }
+        const failure = answer.as.failure;
+        const has_digest = failure.kind == .unsigned or failure.kind == .untrusted;
+        const digest = if (has_digest) failure.as.refusal.digest.slice() else "-";
+        const why = if (has_digest) failure.as.refusal.reason.slice() else failure.as.why.slice();
+        const kind = switch (failure.kind) {
+            .malformed => "malformed",
+            .not_granted => "not granted",
+            .not_found => "not found",
+            .unsigned => "unsigned",
+            .untrusted => "untrusted",
+            .unavailable => "unavailable",
+        };
+        contract.warn(contract.format("{s} {s} {s}", .{ kind, digest, why }));
+    }
+}
+
 pub fn validate() contract.Verdict {
     const what = datum("do") orelse "";
     if (is(what, "deny")) {
@@ -179,6 +210,7 @@ pub fn validate() contract.Verdict {
     if (is(what, "log")) contract.log(.info, "hello");
     for ([_][]const u8{ "get", "find", "list", "lookup" }) |one| if (is(what, one)) lookUp(what);
     for ([_][]const u8{ "may", "rights" }) |one| if (is(what, one)) ask(what);
+    if (is(what, "verify")) verify();
     perform(what);
     return .{ .kind = .allow };
 }

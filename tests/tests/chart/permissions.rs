@@ -248,6 +248,42 @@ fn plugins_ask_for_rights_only_if_the_chart_says_so() {
 }
 
 #[test]
+fn pull_secrets_are_read_in_the_listed_namespaces_only() {
+    let chart = chart_or_skip!();
+    let listed = r#"images.pullSecretNamespaces=["shop","blog"]"#;
+    let objects = chart.objects_with(&["--set-json", listed]);
+    let all = [
+        "tollgate-system /configmaps list watch",
+        "tollgate-system /secrets list watch",
+        "shop /secrets get",
+        "shop /serviceaccounts get",
+        "blog /secrets get",
+        "blog /serviceaccounts get",
+    ];
+    assert_eq!(granted(&objects), expected(&all));
+    let bindings: Vec<&Value> = objects
+        .of_kind("RoleBinding")
+        .filter(|binding| binding["metadata"]["name"] == "tollgate-pull-secrets")
+        .collect();
+    assert_eq!(bindings.len(), 2);
+    for binding in bindings {
+        assert_eq!(binding["roleRef"]["kind"], "Role");
+        assert_eq!(binding["roleRef"]["name"], "tollgate-pull-secrets");
+        assert_eq!(list(&binding["subjects"]).len(), 1);
+        let subject = &binding["subjects"][0];
+        assert_eq!(subject["name"], objects.pod()["serviceAccountName"]);
+        assert_eq!(subject["namespace"], NAMESPACE);
+    }
+    for refused in [r#"["*"]"#, r#"["Shop"]"#, r#""shop""#] {
+        let values = format!("images.pullSecretNamespaces={refused}");
+        assert!(
+            chart.try_text(&["--set-json", &values]).is_err(),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
 fn background_scan_reads_its_resources_and_writes_its_reports_only() {
     let chart = chart_or_skip!();
     let resources = r#"scan.resources=[{"apiGroups":["apps"],"resources":["deployments"]}]"#;

@@ -28,6 +28,7 @@ mod plugins_as_resources;
 mod pods;
 mod policies;
 mod printed;
+mod pull_secrets;
 mod registrar;
 mod resources;
 mod rollouts;

@@ -15,6 +15,7 @@ fn ask(images: &FixedImages, image: &str, policy: &str) -> Answer {
     let question = Question {
         image: Arc::from(image),
         policy: Arc::from(policy),
+        puller: None,
     };
     images.known(&question).expect("a list knows every answer")
 }
@@ -77,6 +78,7 @@ fn nobody_never_verifies() {
     let answer = NoImages::because("no registry").known(&Question {
         image: Arc::from("a.example/app:1"),
         policy: Arc::from("release"),
+        puller: None,
     });
     assert_eq!(answer, Some(Err(Failure::unavailable("no registry"))));
 }

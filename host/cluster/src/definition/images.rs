@@ -12,6 +12,7 @@ pub(super) fn images() -> Value {
         "required": ["registries", "policies"],
         "properties": {
             "registries": texts("The registries that may be asked, as images name them, such as docker.io."),
+            "pullSecretNamespaces": texts("The namespaces whose Pods bring credentials along, in their imagePullSecrets."),
             "trustedRoot": text("A trusted root of keyless signatures on the replicas."),
             "policies": {
                 "description": "The policies that the plugin may name.",

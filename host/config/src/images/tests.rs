@@ -194,6 +194,25 @@ fn refuses_sections_that_verify_nothing() {
 }
 
 #[test]
+fn pull_secrets_are_read_in_listed_namespaces_only() {
+    let listed = images(", pullSecretNamespaces: [shop, blog]");
+    assert!(listed.reads_pull_secrets_in("shop"));
+    for namespace in ["shops", "", "*", "kube-system"] {
+        assert!(!listed.reads_pull_secrets_in(namespace), "{namespace}");
+    }
+    assert!(!images("").reads_pull_secrets_in("shop"));
+    for namespaces in ["'*'", "[Shop]", "['*']", "['shop/a']", "[5]"] {
+        let error =
+            parse(&IMAGES.replace("KEYS", &format!(", pullSecretNamespaces: {namespaces}")));
+        let error = error.unwrap_err();
+        assert!(
+            error.contains("images.pullSecretNamespaces"),
+            "{namespaces}: {error}"
+        );
+    }
+}
+
+#[test]
 fn another_policy_is_another_way_to_run() {
     assert!(!plugin("").runs_like(&plugin(", verifiedFor: 2h")));
     assert!(plugin("").runs_like(&plugin(", verifiedFor: 1h")));

@@ -741,6 +741,10 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
         "The registries that may be asked, as images name them. Docker Hub is docker.io. An image of another registry is refused.",
     ),
     (
+        "images.pullSecretNamespaces",
+        "Namespaces whose Pods bring credentials along: Tollgate reads their imagePullSecrets, and sends each login only to the registry that its entry names. Needs cluster.enabled, and a Role in each namespace. Default: none.",
+    ),
+    (
         "images.trustedRoot",
         "Trusted root of keyless signatures, in the JSON format of sigstore. Needed by signers with issuer and subject.",
     ),

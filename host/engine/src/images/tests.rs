@@ -2,6 +2,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tollgate_admission::images::{Pending, Verified};
+use tollgate_admission::review::decode::decode;
 use tollgate_config::Config;
 
 use super::*;
@@ -45,7 +46,7 @@ impl ImageVerifier for Slow {
 }
 
 fn images() -> Arc<Images> {
-    let text = "plugins: [{ name: a, source: 'file:a.wasm', images: { registries: [a.example], policies: [{ name: \
+    let text = "plugins: [{ name: a, source: 'file:a.wasm', images: { registries: [a.example], pullSecretNamespaces: [shop], policies: [{ name: \
                 release, signers: [{ key: a.pem }] }] } }]";
     let config = Config::parse(text, Path::new("/")).unwrap();
     config.plugins[0].images.clone().unwrap()
@@ -55,6 +56,24 @@ fn asking(verifier: Slow) -> (Asking, Arc<Slow>) {
     let verifier = Arc::new(verifier);
     let grant = Grant::default().with(Some(images()), Some(verifier.clone()));
     (Asking::new(&grant, None), verifier)
+}
+
+/// A review of a Pod with a Secret for its images.
+fn pod_in(namespace: &str) -> Subject {
+    let review = serde_json::json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "u", "operation": "CREATE", "name": "web", "namespace": namespace,
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "object": {"spec": {"containers": [], "imagePullSecrets": [{"name": "login"}]}},
+        }
+    });
+    let review = decode(review.to_string().as_bytes(), 32).unwrap();
+    Subject {
+        object: review.request.object.clone(),
+        request: Arc::new(review.request),
+    }
 }
 
 fn request(image: &str) -> contract::Request {
@@ -100,6 +119,19 @@ fn only_what_the_configuration_grants_is_asked() {
             failure,
             Some(Err(contract::Failure::NotGranted(_)))
         ));
+    }
+}
+
+#[test]
+fn credentials_of_pods_count_in_listed_namespaces_only() {
+    for (namespace, counts) in [("shop", true), ("blog", false)] {
+        let (mut asking, _) = asking(Slow::default());
+        asking.is_about(&pod_in(namespace));
+        assert!(asking.check(&request("a.example/app:1")).is_none());
+        let puller = asking.awaited().remove(0).puller;
+        let secrets = puller.as_ref().map(|puller| &puller.secrets[..]);
+        let expected: &[Box<str>] = &["login".into()];
+        assert_eq!(secrets, counts.then_some(expected), "{namespace}");
     }
 }
 

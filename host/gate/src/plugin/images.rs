@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tollgate_admission::images::PullSecrets;
 use tollgate_config::Registries;
 use tollgate_oci::{ImageObserver, Images};
 use tollgate_telemetry::metrics::Metrics;
@@ -10,9 +11,13 @@ use tollgate_telemetry::metrics::Metrics;
 #[derive(Debug)]
 struct Counted(Arc<Metrics>);
 
-/// Creates the client that verifies images with these registries.
-pub(super) fn of(registries: Registries, metrics: &Arc<Metrics>) -> Images {
-    Images::new(registries, Arc::new(Counted(metrics.clone())))
+/// Creates the client that verifies images with these registries, and with the credentials of Pods if there is a reader.
+pub(super) fn of(
+    registries: Registries,
+    metrics: &Arc<Metrics>,
+    pull_secrets: Option<Arc<dyn PullSecrets>>,
+) -> Images {
+    Images::new(registries, Arc::new(Counted(metrics.clone())), pull_secrets)
 }
 
 // === impl Counted ===

@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tollgate_admission::chain;
-use tollgate_admission::images::ImageVerifier;
+use tollgate_admission::images::{ImageVerifier, PullSecrets};
 use tollgate_config::{
     EngineConfig, Limits, ManifestRule, Match, PluginConfig, Problems, Registries,
     SignatureRequirement, Source,
@@ -191,7 +191,7 @@ impl Loader {
         let store = Store::new(&cache_directory, kept_bytes);
         let compatibility = engine.compatibility();
         let worker = Worker::new(executable, config.max_plugin_bytes, store, compatibility);
-        let images = images::of(Registries::default(), &metrics);
+        let images = images::of(Registries::default(), &metrics, None);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             engine,
@@ -204,11 +204,15 @@ impl Loader {
         }
     }
 
-    /// Sets the configuration for registries.
+    /// Sets the configuration for registries, and who reads the credentials of Pods for them.
     #[must_use]
-    pub fn with_registries(self, config: Registries) -> Self {
+    pub fn with_registries(
+        self,
+        config: Registries,
+        pull_secrets: Option<Arc<dyn PullSecrets>>,
+    ) -> Self {
         Self {
-            images: images::of(config.clone(), &self.metrics),
+            images: images::of(config.clone(), &self.metrics, pull_secrets),
             registry: Registry::new(config),
             ..self
         }

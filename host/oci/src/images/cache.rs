@@ -11,6 +11,8 @@ use sha2::{Digest as _, Sha256};
 use tollgate_admission::images::{Answer, Failure, Verified};
 use tollgate_config::Reference;
 
+use super::access::Access;
+
 /// The most entries of each kind. The oldest one makes room for the next.
 pub(super) const MOST: usize = 10_000;
 /// The most bytes of the texts of each kind.
@@ -40,6 +42,8 @@ pub(super) struct Subject {
     pub(super) pinned: Option<Arc<str>>,
     /// Registry and repository.
     pub(super) repository: Arc<str>,
+    /// Who may know the answers.
+    pub(super) access: Access,
     /// The digest of the policy.
     pub(super) policy: [u8; 32],
 }
@@ -89,11 +93,12 @@ impl Key {
 // === impl Subject ===
 
 impl Subject {
-    pub(super) fn new(image: &Reference, policy: [u8; 32]) -> Self {
+    pub(super) fn new(image: &Reference, policy: [u8; 32], access: Access) -> Self {
         let tag = image.digest.is_none().then(|| {
             let tag = image.tag.as_deref().unwrap_or_default();
             Key::of(&[
                 b"tag",
+                access.bytes(),
                 image.registry.as_bytes(),
                 image.repository.as_bytes(),
                 tag.as_bytes(),
@@ -103,6 +108,7 @@ impl Subject {
             tag,
             pinned: image.digest.as_deref().map(Arc::from),
             repository: Arc::from(format!("{}/{}", image.registry, image.repository)),
+            access,
             policy,
         }
     }
@@ -111,6 +117,7 @@ impl Subject {
     pub(super) fn of_digest(&self, digest: &str) -> Key {
         Key::of(&[
             b"digest",
+            self.access.bytes(),
             self.repository.as_bytes(),
             digest.as_bytes(),
             &self.policy,

@@ -6,9 +6,13 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use tollgate_admission::chain;
-use tollgate_admission::images::{Answer, Failure, ImageVerifier, Pending, Question};
+use tollgate_admission::images::{
+    Answer, Failure, ImageVerifier, Login, NoPullSecrets, Pending, PullSecrets, Question, Secrets,
+    logins,
+};
 use tollgate_config::{Images as Grant, Reference, Registries};
 
+use super::access::{Access, Salt};
 use super::cache::{Cache, Key, Lifetimes, Subject};
 use super::looks::Looks;
 use super::{ImageObserver, Judged, Requests};
@@ -24,6 +28,9 @@ struct Inner {
     cache: Mutex<Cache>,
     looks: Looks,
     observer: Arc<dyn ImageObserver>,
+    pull_secrets: Arc<dyn PullSecrets>,
+    /// None if there are no random bytes. Nothing is found out with logins then.
+    salt: Option<Salt>,
 }
 
 /// The images that a plugin may have verified, with the keys of its policies.
@@ -40,8 +47,17 @@ struct Order {
     policy: Arc<Readied>,
     subject: Subject,
     lifetimes: Lifetimes,
+    /// The logins of the Pod, in the order in which they are tried. The host's own credentials come after them.
+    logins: Arc<[Login]>,
 }
 
+/// Why there is no answer when the credentials of Pods would be needed.
+const NO_READER: &str =
+    "this host reads no imagePullSecrets (images.pullSecretNamespaces needs cluster.enabled)";
+/// Why there is no answer when the system has no random bytes.
+const NO_SALT: &str = "the system gives no random bytes, which imagePullSecrets need";
+/// Why there is no answer when the Secrets were not read in time.
+const NO_SECRETS: &str = "kube-apiserver has not handed out the imagePullSecrets of the Pod";
 /// Why there is no answer when too many questions wait.
 const CROWDED: &str = "too many images wait for their registries";
 /// Why there is no answer when a look has ended without one.
@@ -50,9 +66,15 @@ const NO_RESULT: &str = "the registry does not answer";
 // === impl Images ===
 
 impl Images {
-    /// Creates the client. It asks nothing before a plugin does. `registries` has the CAs and credentials.
+    /// Creates the client. It asks nothing before a plugin does. `registries` has the CAs and credentials. `pull_secrets`
+    /// reads the credentials of Pods. Without it, an image that needs them has no answer.
     #[must_use]
-    pub fn new(registries: Registries, observer: Arc<dyn ImageObserver>) -> Self {
+    pub fn new(
+        registries: Registries,
+        observer: Arc<dyn ImageObserver>,
+        pull_secrets: Option<Arc<dyn PullSecrets>>,
+    ) -> Self {
+        let none = || Arc::new(NoPullSecrets::because(NO_READER)) as Arc<dyn PullSecrets>;
         let requests = Arc::new(Requests(observer.clone()));
         let registry = Registry::new(registries)
             .without_cache()
@@ -62,6 +84,8 @@ impl Images {
             cache: Mutex::new(Cache::new()),
             looks: Looks::new(),
             observer,
+            pull_secrets: pull_secrets.unwrap_or_else(none),
+            salt: Salt::new(),
         }))
     }
 
@@ -146,18 +170,19 @@ impl Images {
         let Some(tag) = order.subject.tag.filter(|_| known.is_none()) else {
             return known;
         };
-        let (images, image) = (self.clone(), order.image.clone());
-        let look = move || async move { images.look_up(&image, tag).await }.boxed();
+        let (images, asking) = (self.clone(), order.clone());
+        let look =
+            move || async move { images.look_up(&asking.image, &asking.logins, tag).await }.boxed();
         self.0.looks.at(tag, look)?.await;
         self.change(digest)
     }
 
     /// Asks the registry for the digest of a tag.
-    async fn look_up(&self, image: &Reference, tag: Key) {
+    async fn look_up(&self, image: &Reference, logins: &[Login], tag: Key) {
         let Some(_turn) = self.0.looks.turn(&image.registry).await else {
             return;
         };
-        let found = self.0.registry.image_digest(image).await;
+        let found = self.0.registry.image_digest(image, logins).await;
         let result = match found {
             Ok(Some(digest)) => {
                 self.change(|cache, now| cache.resolved(tag, Arc::from(digest), now));
@@ -184,7 +209,8 @@ impl Images {
         };
         let image = crate::by_digest(&order.image, digest);
         let registry = &self.0.registry;
-        let result = match registry.judge_image(&image, digest, &order.policy).await {
+        let judged = registry.judge_image(&image, digest, &order.policy, &order.logins);
+        let result = match judged.await {
             Ok(Judged::Met(signers)) => {
                 self.change(|cache, now| cache.verified(key, signers, now));
                 "verified"
@@ -216,40 +242,64 @@ impl fmt::Debug for Images {
 // === impl BoundImages ===
 
 impl BoundImages {
-    /// Returns what to ask. The host has checked the question, so an error is a defect of the host.
-    fn order(&self, question: &Question) -> Result<Order, Failure> {
+    /// Returns what to ask, if the credentials of the Pod are known without waiting.
+    fn known_order(&self, question: &Question) -> Option<Result<Order, Failure>> {
+        let secrets = match &question.puller {
+            Some(puller) => Some(self.images.0.pull_secrets.known(puller)?),
+            None => None,
+        };
+        Some(self.order(question, secrets))
+    }
+
+    /// Returns what to ask, with the Secrets of the Pod if they count. The host has checked the question, so any other error is
+    /// a defect of the host.
+    fn order(&self, question: &Question, secrets: Option<Secrets>) -> Result<Order, Failure> {
         let image = Reference::of_image(&question.image)
             .map_err(|error| Failure::unavailable(&error.to_string()))?;
         let mut policies = self.policies.iter();
         let found = policies.find(|(readied, _)| *readied.policy().name == *question.policy);
         let (policy, digest) =
             found.ok_or_else(|| Failure::unavailable("the plugin has no such policy"))?;
+        let secrets = secrets.transpose();
+        let secrets = secrets.map_err(|error| Failure::unavailable(&error.to_string()))?;
+        let secrets = secrets.as_deref().unwrap_or_default();
+        let logins = logins(secrets, &image.registry, &image.repository);
+        let access = match &self.images.0.salt {
+            _ if logins.is_empty() => Access::OfHost,
+            Some(salt) => salt.access(&logins),
+            None => return Err(Failure::unavailable(NO_SALT)),
+        };
         Ok(Order {
-            subject: Subject::new(&image, *digest),
+            subject: Subject::new(&image, *digest, access),
             image: Arc::new(image),
             policy: policy.clone(),
             lifetimes: self.lifetimes,
+            logins: logins.into(),
         })
     }
 }
 
 impl ImageVerifier for BoundImages {
     fn known(&self, question: &Question) -> Option<Answer> {
-        match self.order(question) {
+        match self.known_order(question)? {
             Ok(order) => self.images.known(&order),
             Err(failure) => Some(Err(failure)),
         }
     }
 
     fn ask<'a>(&'a self, question: &'a Question) -> Pending<'a> {
-        match self.order(question) {
-            Ok(order) => Box::pin(async move { self.images.find_out(order).await }),
-            Err(failure) => Box::pin(std::future::ready(Err(failure))),
-        }
+        Box::pin(async move {
+            let secrets = match &question.puller {
+                Some(puller) => Some(self.images.0.pull_secrets.read(puller).await),
+                None => None,
+            };
+            self.images.find_out(self.order(question, secrets)?).await
+        })
     }
 
     fn last_known_good(&self, question: &Question, reason: &str) -> Answer {
-        let order = self.order(question)?;
+        let known = self.known_order(question);
+        let order = known.unwrap_or_else(|| Err(Failure::unavailable(NO_SECRETS)))?;
         self.images.fall_back(&order, reason)
     }
 }
@@ -259,3 +309,6 @@ impl fmt::Debug for BoundImages {
         f.debug_struct("BoundImages").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

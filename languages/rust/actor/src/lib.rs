@@ -3,6 +3,7 @@
 use serde_json::json;
 use tollgate_sdk::access::{self, Action};
 use tollgate_sdk::cluster::{self, Failure, OrFault as _};
+use tollgate_sdk::images::{self, Request};
 use tollgate_sdk::prelude::*;
 
 /// The policy, which has no state.
@@ -63,6 +64,7 @@ impl Validate for Actor {
             "log" => tollgate_sdk::info!("hello"),
             "get" | "find" | "list" | "lookup" => look_up(&what, review),
             "may" | "rights" => ask(&what, review),
+            "verify" => verify(review),
             what => drop(act(what, 0)),
         }
         Ok(())
@@ -143,6 +145,39 @@ fn ask(what: &str, review: &Review) {
         answer => access::OrFault::or_fault(answer),
     };
     review.warn(format!("{} {}", decision.allowed, decision.reason));
+}
+
+/// Asks about the images that the object names, and warns with each answer.
+fn verify(review: &Review) {
+    let policy = review.object().text("/data/policy").unwrap_or_default();
+    let images = review.object().select("/data/images/*").into_iter();
+    let images = images.filter_map(|node| node.value.into_text());
+    for answer in images::verify(images.map(|image| Request::new(image, &policy))) {
+        let verified = match answer {
+            Ok(verified) => verified,
+            Err(failure) => {
+                review.warn(told(failure));
+                continue;
+            }
+        };
+        let mut words = vec!["verified".to_owned(), verified.pinned.to_string()];
+        words.push(verified.last_known_good.to_string());
+        words.extend(verified.signers);
+        words.push(verified.digest);
+        review.warn(words.join(" "));
+    }
+}
+
+fn told(failure: images::Failure) -> String {
+    use images::Failure;
+    match failure {
+        Failure::Malformed(reason) => format!("malformed - {reason}"),
+        Failure::NotGranted(reason) => format!("not granted - {reason}"),
+        Failure::NotFound(reason) => format!("not found - {reason}"),
+        Failure::Unsigned(refusal) => format!("unsigned {} {}", refusal.digest, refusal.reason),
+        Failure::Untrusted(refusal) => format!("untrusted {} {}", refusal.digest, refusal.reason),
+        Failure::Unavailable(reason) => format!("unavailable - {reason}"),
+    }
 }
 
 fn shown(object: &cluster::Object) -> String {

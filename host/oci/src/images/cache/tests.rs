@@ -10,7 +10,11 @@ const TIMES: Lifetimes = Lifetimes {
 };
 
 fn subject(image: &str) -> Subject {
-    Subject::new(&Reference::of_image(image).unwrap(), [7; 32])
+    Subject::new(
+        &Reference::of_image(image).unwrap(),
+        [7; 32],
+        Access::OfHost,
+    )
 }
 
 fn digest(byte: char) -> Arc<str> {
@@ -55,11 +59,36 @@ fn answers_count_for_their_lifetimes() {
 }
 
 #[test]
+fn answer_is_for_those_who_have_the_login() {
+    let image = Reference::of_image("a.example/app:1").unwrap();
+    let with = |byte| Subject::new(&image, [7; 32], Access::OfLogins([byte; 32]));
+    let (mut cache, of_host, now) = known();
+    assert!(cache.answer(&of_host, TIMES, now).is_some());
+    let (one, other) = (with(1), with(2));
+    assert_eq!(cache.answer(&one, TIMES, now), None);
+    let later = now + after(3_000);
+    cache.resolved(one.tag.unwrap(), digest('b'), later);
+    cache.verified(one.of_digest(&digest('b')), Vec::new(), later);
+    let found = cache.answer(&one, TIMES, later).unwrap().unwrap();
+    assert_eq!(found.digest, digest('b'));
+    for stranger in [&other, &of_host] {
+        let answer = cache.answer(stranger, TIMES, later);
+        assert!(answer.is_none(), "{answer:?}");
+        let fallen_back = cache.last_known_good(stranger, TIMES, "away", later);
+        let digests = fallen_back.map(|verified| verified.digest);
+        assert_ne!(digests, Ok(digest('b')));
+    }
+    // A refusal for one login says nothing about another one.
+    cache.refused(other.of_digest(&digest('b')), refusal(), later);
+    assert!(cache.answer(&one, TIMES, later).unwrap().is_ok());
+}
+
+#[test]
 fn answer_is_for_one_repository_and_one_policy() {
     let (cache, _, now) = known();
     let at = |image: &str, policy| {
         let image = Reference::of_image(&format!("{image}@{}", digest('a'))).unwrap();
-        cache.answer(&Subject::new(&image, policy), TIMES, now)
+        cache.answer(&Subject::new(&image, policy, Access::OfHost), TIMES, now)
     };
     assert!(at("a.example/app", [7; 32]).is_some());
     assert_eq!(at("a.example/app", [8; 32]), None);

@@ -2,12 +2,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tollgate_config::Reference;
 
+use super::super::access::Access;
 use super::super::cache::Subject;
 use super::*;
 
 fn key(index: usize) -> Key {
     let image = Reference::of_image(&format!("a.example/app-{index}:1")).unwrap();
-    Subject::new(&image, [0; 32]).tag.unwrap()
+    Subject::new(&image, [0; 32], Access::OfHost).tag.unwrap()
 }
 
 #[tokio::test]
