@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _io  # type: ignore[import-not-found,unused-ignore]
 import builtins
+import codecs
 import datetime as datetimes
 import functools
 import io
@@ -39,6 +40,22 @@ _CLOCKS = (
 _GIVEN = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
 # The functions of `posix` that only compute.
 _COMPUTES = {"_path_normpath", "_path_splitroot", "_path_splitroot_ex", "device_encoding", "fspath", "getcwd", "getpid", "strerror"}
+# Python imports the module of an encoding at its first use, when a plugin can import nothing any more.
+_ENCODINGS = (
+    "ascii",
+    "base64",
+    "hex",
+    "idna",
+    "latin-1",
+    "punycode",
+    "raw_unicode_escape",
+    "unicode_escape",
+    "utf-16",
+    "utf-16-be",
+    "utf-16-le",
+    "utf-32",
+    "utf-8-sig",
+)
 
 _runs = False
 
@@ -49,6 +66,8 @@ class NoSystem(OSError):
 
 def withhold() -> None:
     """Withholds the time now, and everything else when the plugin runs."""
+    for encoding in _ENCODINGS:
+        codecs.lookup(encoding)
     for name in _CLOCKS:
         if hasattr(time, name):
             setattr(time, name, _no_clock)
