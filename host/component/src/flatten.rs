@@ -7,8 +7,8 @@
 //!
 //! This changes nothing that the plugin can see:
 //!
-//! - A part counts as trapping only if it imports nothing, and each function of its modules is `unreachable`. A call of
-//!   it never returns. So no resource of its types ever exists, and to drop one traps, too.
+//! - A part counts as trapping only if it imports nothing, and each function that it exports is `unreachable`. A call of
+//!   it never returns. So the plugin never gets a resource of its types, and to drop one traps, too.
 //! - The plugin's component has the same imports and exports as the outer one, under the same names.
 //! - Everything else stays as it is: modules, their instances, and the functions between them.
 //!
@@ -16,6 +16,7 @@
 
 mod composition;
 mod dissolve;
+mod traps;
 
 use std::convert::Infallible;
 

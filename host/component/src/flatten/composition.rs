@@ -3,14 +3,12 @@
 use std::collections::HashSet;
 
 use wasmparser::{
-    BinaryReaderError, CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance,
-    ComponentInstantiationArg, ComponentTypeRef, Parser, Payload,
+    BinaryReaderError, ComponentAlias, ComponentExternalKind, ComponentInstance,
+    ComponentInstantiationArg, ComponentTypeRef, Payload,
 };
 
+use super::traps::only_traps;
 use crate::outline::own_payloads;
-
-/// A function body with no locals and only `unreachable`.
-pub(super) const UNREACHABLE: &[u8] = &[0x00, 0x00, 0x0b];
 
 /// A composition of one component with parts that trap.
 pub(super) struct Composition<'c> {
@@ -77,44 +75,6 @@ fn all_trap(components: &[&[u8]]) -> Result<bool, BinaryReaderError> {
     for component in components {
         if !only_traps(component)? {
             return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether a component imports nothing, and each call of its functions traps.
-fn only_traps(component: &[u8]) -> Result<bool, BinaryReaderError> {
-    let mut nested = Vec::new();
-    for payload in Parser::new(0).parse_all(component) {
-        match payload? {
-            Payload::ComponentImportSection(imports) if nested.is_empty() => {
-                if imports.count() > 0 {
-                    return Ok(false);
-                }
-            }
-            // A module of a nested component could get functions that do not trap.
-            Payload::ModuleSection { .. } if !nested.is_empty() => return Ok(false),
-            Payload::ModuleSection { .. } => nested.push(true),
-            Payload::ComponentSection { .. } => nested.push(false),
-            Payload::End(_) => drop(nested.pop()),
-            Payload::CodeSectionEntry(body) if body.as_bytes() != UNREACHABLE => return Ok(false),
-            // Any other built-in function could return.
-            Payload::ComponentCanonicalSection(functions) => {
-                for function in functions {
-                    if !matches!(function?, CanonicalFunction::Lift { .. }) {
-                        return Ok(false);
-                    }
-                }
-            }
-            // These can fail when the part is created, or bring other functions.
-            Payload::ComponentStartSection { .. }
-            | Payload::StartSection { .. }
-            | Payload::DataSection(_)
-            | Payload::ElementSection(_)
-            | Payload::GlobalSection(_)
-            | Payload::TableSection(_)
-            | Payload::ImportSection(_) => return Ok(false),
-            _ => {}
         }
     }
     Ok(true)

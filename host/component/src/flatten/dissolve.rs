@@ -371,7 +371,7 @@ fn trapping(functions: &[FuncType]) -> Module {
         types.ty().func_type(kind);
         section.function(number);
         exports.export(&number.to_string(), ExportKind::Func, number);
-        code.raw(super::composition::UNREACHABLE);
+        code.raw(super::traps::UNREACHABLE);
     }
     let mut module = Module::new();
     module
