@@ -124,18 +124,31 @@ def _withheld(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-class _Date(datetimes.date):
+class _Replacing(type):
+    """Makes every date count as a date: a `datetime` is one, and Python's own functions return the replaced types."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _REPLACED.get(cls, ())) or super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, _REPLACED.get(cls, ())) or super().__subclasscheck__(subclass)
+
+
+class _Date(datetimes.date, metaclass=_Replacing):
     @classmethod
     def today(cls) -> NoReturn:
         _refuse_clock()
 
 
-class _Datetime(datetimes.datetime):
+class _Datetime(datetimes.datetime, metaclass=_Replacing):
     @classmethod
     def now(cls, tz: object = None) -> NoReturn:
         _refuse_clock()
 
     today = utcnow = now
+
+
+_REPLACED: dict[type, type] = {_Date: datetimes.date, _Datetime: datetimes.datetime}
 
 
 def route_logging(write: Callable[[str, str], None], streams: Any) -> None:

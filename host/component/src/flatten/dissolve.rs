@@ -11,8 +11,8 @@ use wasm_encoder::{
 };
 use wasmparser::types::Types;
 use wasmparser::{
-    CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentTypeRef,
-    KnownCustom, Payload,
+    CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentTypeRef, KnownCustom,
+    Payload,
 };
 
 use super::composition::Composition;

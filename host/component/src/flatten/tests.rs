@@ -252,10 +252,9 @@ fn composition_with_a_function_that_may_return_stays_as_it_is() {
     );
     assert!(built_in != traps && stays(&part, &built_in));
     // A function that a module only passes on.
-    let passed_on = traps
-        .replace(
-            "(core instance $i (instantiate $m))",
-            r#"(core instance $m (instantiate $m))
+    let passed_on = traps.replace(
+        "(core instance $i (instantiate $m))",
+        r#"(core instance $m (instantiate $m))
                (core module $n
                     (import "m" "memory" (memory 0))
                     (import "m" "poll" (func $poll (param i32) (result i32)))
@@ -265,7 +264,7 @@ fn composition_with_a_function_that_may_return_stays_as_it_is() {
                     (func (export "write") (param i32 i32 i32) unreachable)
                     (func (export "open") (result i32) unreachable))
                (core instance $i (instantiate $n (with "m" (instance $m))))"#,
-        );
+    );
     assert!(passed_on != traps && stays(&part, &passed_on));
 }
 
