@@ -114,8 +114,8 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 /// belong to other plugins, a plugin pays for a new mapping in every call.
 const WARM_MEMORIES: u32 = 1024;
 /// Factor by which the guest's stack grows for unoptimised code, which keeps its variables on the stack. Most functions
-/// need up to four times the stack, and the loop of an interpreter some twenty times.
-const STACK_FACTOR_ONCE: usize = 32;
+/// need up to four times the stack, and the loop of an interpreter some thirty times.
+const STACK_FACTOR_ONCE: usize = 64;
 /// Linear memory that nearly every call stays below.
 const SMALL_CALL_BYTES: u64 = 4 << 20;
 /// Stack for host functions on a fiber, in addition to the guest's own stack.
