@@ -116,6 +116,8 @@ const WARM_MEMORIES: u32 = 1024;
 /// Factor by which the guest's stack grows for unoptimised code, which keeps its variables on the stack. Most functions
 /// need up to four times the stack, and the loop of an interpreter some thirty times.
 const STACK_FACTOR_ONCE: usize = 64;
+/// Most stack of a guest in unoptimised code. It counts as data of the process that loads a plugin.
+const MAX_STACK_BYTES_ONCE: usize = 64 << 20;
 /// Linear memory that nearly every call stays below.
 const SMALL_CALL_BYTES: u64 = 4 << 20;
 /// Stack for host functions on a fiber, in addition to the guest's own stack.
@@ -315,7 +317,9 @@ impl Engine {
                 RegallocAlgorithm::Backtracking,
             ),
             Tier::Once => (
-                stack_bytes.saturating_mul(STACK_FACTOR_ONCE),
+                stack_bytes
+                    .saturating_mul(STACK_FACTOR_ONCE)
+                    .min(MAX_STACK_BYTES_ONCE),
                 OptLevel::None,
                 RegallocAlgorithm::SinglePass,
             ),
