@@ -220,6 +220,12 @@ async fn the_same_policy_has_the_same_verdict_in_every_language() {
         with_refused(&mut configuration, &wasm, &cases, &json!([]));
         let server = Server::start(configuration);
         wrong.extend(check_refused(&server, &name, &cases).await);
+        for (settings, _) in cases["settings"].as_object().into_iter().flatten() {
+            let configured = server.plugin_status(settings).await["configured"].clone();
+            if configured["once"] != true {
+                wrong.push(format!("{name}: there is no snapshot: {configured}"));
+            }
+        }
         for case in cases["cases"].as_array().into_iter().flatten() {
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
                 "spec": grown(&case["spec"])});

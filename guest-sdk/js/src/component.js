@@ -33,6 +33,7 @@ export function component(policy, host, lines) {
         guarded('configure', () => {
           try {
             configured = contract.configure(policy, settings);
+            collectGarbage();
             return { tag: 'accepted' };
           } catch (error) {
             if (error instanceof SettingsErrors) return { tag: 'rejected', val: error.toContract() };
@@ -46,9 +47,10 @@ export function component(policy, host, lines) {
 }
 
 /**
- * Makes the engine collect garbage during the build. The engine collects again when its memory has grown by half. Only
- * a call that uses much memory gets there. Without this, the distance to the next collection would be random, and a
- * collection costs millions of units of fuel.
+ * Makes the engine collect garbage, during the build and after `configure`. Every call begins with the memory that
+ * `configure` leaves. The engine collects again when its memory has grown by half. Only a call that uses much memory gets
+ * there. Without this, the distance to the next collection would be random, and a collection costs millions of units of
+ * fuel.
  */
 function collectGarbage() {
   const { getMemoryUsage } = globalThis.__cqjs;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _io  # type: ignore[import-not-found,unused-ignore]
 import builtins
+import codecs
 import datetime as datetimes
 import functools
 import io
@@ -39,6 +40,22 @@ _CLOCKS = (
 _GIVEN = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
 # The functions of `posix` that only compute.
 _COMPUTES = {"_path_normpath", "_path_splitroot", "_path_splitroot_ex", "device_encoding", "fspath", "getcwd", "getpid", "strerror"}
+# Python imports the module of an encoding at its first use, when a plugin can import nothing any more.
+_ENCODINGS = (
+    "ascii",
+    "base64",
+    "hex",
+    "idna",
+    "latin-1",
+    "punycode",
+    "raw_unicode_escape",
+    "unicode_escape",
+    "utf-16",
+    "utf-16-be",
+    "utf-16-le",
+    "utf-32",
+    "utf-8-sig",
+)
 
 _runs = False
 
@@ -49,6 +66,8 @@ class NoSystem(OSError):
 
 def withhold() -> None:
     """Withholds the time now, and everything else when the plugin runs."""
+    for encoding in _ENCODINGS:
+        codecs.lookup(encoding)
     for name in _CLOCKS:
         if hasattr(time, name):
             setattr(time, name, _no_clock)
@@ -105,18 +124,31 @@ def _withheld(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-class _Date(datetimes.date):
+class _Replacing(type):
+    """Makes every date count as a date: a `datetime` is one, and Python's own functions return the replaced types."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _REPLACED.get(cls, ())) or super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, _REPLACED.get(cls, ())) or super().__subclasscheck__(subclass)
+
+
+class _Date(datetimes.date, metaclass=_Replacing):
     @classmethod
     def today(cls) -> NoReturn:
         _refuse_clock()
 
 
-class _Datetime(datetimes.datetime):
+class _Datetime(datetimes.datetime, metaclass=_Replacing):
     @classmethod
     def now(cls, tz: object = None) -> NoReturn:
         _refuse_clock()
 
     today = utcnow = now
+
+
+_REPLACED: dict[type, type] = {_Date: datetimes.date, _Datetime: datetimes.datetime}
 
 
 def route_logging(write: Callable[[str, str], None], streams: Any) -> None:

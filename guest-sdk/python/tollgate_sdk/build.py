@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -62,7 +63,9 @@ def build(policy: Path, output: Path) -> list[str]:
             "--python-path", stage / "entry", "--stub-wasi", "--output", output.resolve(),
         ]  # fmt: skip
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=_TIMEOUT, env=_environment()
+            )
         except subprocess.TimeoutExpired:
             raise BuildError(
                 f"componentize-py was not done after {_TIMEOUT} seconds; "
@@ -73,6 +76,14 @@ def build(policy: Path, output: Path) -> list[str]:
             said = (done.stdout + done.stderr).partition("\nCaused by:")[0]
             raise BuildError(f"componentize-py failed:\n{said}".rstrip())
     return exports
+
+
+def _environment() -> dict[str, str]:
+    """Returns the variables for componentize-py, which looks for packages in the virtual environment that is active."""
+    if sys.prefix == sys.base_prefix:
+        return dict(os.environ)
+    # The environment of this command, also if the shell has not activated it.
+    return {**os.environ, "VIRTUAL_ENV": sys.prefix}
 
 
 def _inspect(policy: Path) -> tuple[set[str], list[str]]:

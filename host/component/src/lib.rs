@@ -2,6 +2,7 @@
 //!
 //! - `componentize` turns a core module with embedded WIT into a component.
 //! - `shim` removes the modules that only pass calls on.
+//! - `flatten` takes a plugin's component out of one that only adds traps.
 //! - `order` puts modules that come in a random order into one order.
 //! - `separate` takes the contents of memories out, so that plugins share code.
 //! - `trim` removes what a plugin's exports cannot reach.
@@ -9,6 +10,7 @@
 //! All of them read bytes that nobody has checked.
 
 mod componentize;
+mod flatten;
 mod order;
 mod outline;
 mod separate;
@@ -16,6 +18,7 @@ mod shim;
 pub mod trim;
 
 pub use componentize::{ComponentizeError, componentize, exports, imports};
+pub use flatten::flattened;
 pub use order::ordered;
 pub use separate::{Separated, SlotError, separate, slots};
 pub use shim::without_shim;

@@ -113,8 +113,11 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 /// than there are threads. An unused warm memory costs its resident bytes and its addresses. If all warm memories
 /// belong to other plugins, a plugin pays for a new mapping in every call.
 const WARM_MEMORIES: u32 = 1024;
-/// Factor by which the guest's stack grows for unoptimised code, which keeps its variables on the stack.
-const STACK_FACTOR_ONCE: usize = 4;
+/// Factor by which the guest's stack grows for unoptimised code, which keeps its variables on the stack. Most functions
+/// need up to four times the stack, and the loop of an interpreter some thirty times.
+const STACK_FACTOR_ONCE: usize = 64;
+/// Most stack of a guest in unoptimised code. It counts as data of the process that loads a plugin.
+const MAX_STACK_BYTES_ONCE: usize = 64 << 20;
 /// Linear memory that nearly every call stays below.
 const SMALL_CALL_BYTES: u64 = 4 << 20;
 /// Stack for host functions on a fiber, in addition to the guest's own stack.
@@ -232,7 +235,12 @@ impl Engine {
     /// When the pool cannot be reserved.
     pub fn new(settings: &EngineSettings) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
-        let instances = calls + SPARE_INSTANCES.min(calls) + SHADOW_CALLS + SCAN_CALLS;
+        let others = match settings.tier {
+            Tier::Serving | Tier::Portable => SHADOW_CALLS + SCAN_CALLS,
+            // Stacks are large there, and count as data of the process.
+            Tier::Once => 0,
+        };
+        let instances = calls + SPARE_INSTANCES.min(calls) + others;
         let least = instances.saturating_mul(settings.largest.memories);
         let with = |memories: u32| {
             let config = Self::config(settings, instances, memories)?;
@@ -309,7 +317,9 @@ impl Engine {
                 RegallocAlgorithm::Backtracking,
             ),
             Tier::Once => (
-                stack_bytes.saturating_mul(STACK_FACTOR_ONCE),
+                stack_bytes
+                    .saturating_mul(STACK_FACTOR_ONCE)
+                    .min(MAX_STACK_BYTES_ONCE),
                 OptLevel::None,
                 RegallocAlgorithm::SinglePass,
             ),

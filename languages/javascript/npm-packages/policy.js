@@ -13,7 +13,7 @@ import * as valibot from 'valibot';
 import { parse } from 'yaml';
 import { z } from 'zod';
 
-import { allow } from '@tollgate/sdk';
+import { allow, settings as setting, SettingsErrors } from '@tollgate/sdk';
 
 export const manifest = {
   name: 'npm-packages',
@@ -31,8 +31,20 @@ const withZod = z.object({ port: z.number().int().min(1024) });
 const withValibot = valibot.object({ port: valibot.pipe(valibot.number(), valibot.minValue(1024)) });
 const isWeb = picomatch('web-*');
 
+export const settings = setting.object({ schema: setting.json().optional() });
+
+/** Compiles the schema of the settings. The host keeps the memory, so that this costs nothing in a call. */
+export function configure({ schema = true }) {
+  try {
+    return new Ajv().compile(schema);
+  } catch (error) {
+    throw new SettingsErrors().at('/schema', error.message);
+  }
+}
+
 const uses = {
   nothing: () => 'ok',
+  configured: (ofSettings) => `${ofSettings(wrong)} ${ofSettings.errors[0].message}`,
   ajv: () => `${check(wrong)} ${check.errors[0].message}`,
   zod: () => withZod.safeParse(wrong).error.issues[0].code,
   valibot: () => valibot.safeParse(withValibot, wrong).issues[0].type,
@@ -47,7 +59,7 @@ const uses = {
   '@noble/hashes': () => Array.from(sha256(new TextEncoder().encode('abc')).slice(0, 4)).join(' '),
 };
 
-export function validate(review) {
-  review.warn(uses[review.object.text('/data/use')]());
+export function validate(review, ofSettings) {
+  review.warn(uses[review.object.text('/data/use')](ofSettings));
   return allow;
 }

@@ -22,7 +22,7 @@ use tollgate_config::PluginName;
 use tollgate_engine::{ConfiguredBy, Engine, EngineSettings, Guest, GuestError, Tier};
 
 use super::protocol::{Line, Order, Stage, Task};
-use tollgate_component::{componentize, ordered};
+use tollgate_component::{componentize, flattened, ordered};
 
 /// The argument that a host starts a child with.
 pub const SUBCOMMAND: &str = "prepare";
@@ -99,7 +99,7 @@ impl<'o> Workshop<'o> {
         let name =
             PluginName::parse_any(&order.plugin).map_err(|error| Stage::Read.refuses(error))?;
         let engine = Engine::new(&EngineSettings {
-            max_concurrent_calls: 4,
+            max_concurrent_calls: 1,
             max_wasm_stack_bytes: order.max_wasm_stack_bytes,
             largest: order.limits.clone(),
             tier,
@@ -155,6 +155,9 @@ fn component_of(bytes: Vec<u8>, reporter: &mut Reporter<impl Write>) -> Result<V
     let component = caught(|| componentize(bytes).map_err(|error| chain(&error)))
         .map_err(|reason| Stage::Componentize.refuses(reason))?;
     // A component that cannot be read is refused when it is compiled, with a better reason.
+    let component = attempted(|| flattened(&component))
+        .flatten()
+        .unwrap_or(component);
     let in_order = attempted(|| ordered(&component)).flatten();
     Ok(in_order.unwrap_or(component))
 }
