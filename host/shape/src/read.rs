@@ -1,7 +1,5 @@
 //! Reads a value by its shape.
 
-use std::borrow::Cow;
-
 use crate::{Need, Shape};
 
 /// What is at a place.
@@ -41,24 +39,36 @@ pub trait Reader {
 /// The most places that one question may ask for. Beyond that, the host sends the values around them as a whole.
 const MOST: usize = 512;
 
-/// A value whose parts are not read yet.
+/// A place with its members, whose names the shape has. One question asks about all of them.
+struct Asked<'s> {
+    shape: &'s Shape,
+    pointer: String,
+    /// The number of the answer. None for a place that is only the way to its members.
+    answer: Option<usize>,
+    members: Vec<(&'s str, Asked<'s>)>,
+}
+
+/// A value whose elements are not read yet.
 enum Part<'s, V> {
     Ready(Option<V>),
     List(usize),
-    /// The names of the object's members, and whether the object exists without them.
-    Object(Vec<Cow<'s, str>>, bool),
+    /// An object, all of whose members are read.
+    Members(Vec<String>),
+    /// The object's members, and whether it exists without them.
+    Object(Vec<(&'s str, Part<'s, V>)>, bool),
 }
+
+/// Elements and members whose number the first answer has told.
+type Below<'s> = Vec<(String, &'s Shape)>;
 
 /// Returns the values at several places, each with the parts that its shape names. Of other parts there is nothing, except
 /// that a list has all of its elements. A place whose shape needs nothing but parts is absent if it has none of them.
 pub fn read<R: Reader>(reader: &R, wanted: &[(&str, &Shape)]) -> Vec<Option<R::Value>> {
     let wanted = wanted.iter();
-    level(
-        reader,
-        &wanted
-            .map(|(pointer, shape)| ((*pointer).to_owned(), *shape))
-            .collect::<Vec<_>>(),
-    )
+    let wanted: Below<'_> = wanted
+        .map(|(pointer, shape)| ((*pointer).to_owned(), *shape))
+        .collect();
+    level(reader, &wanted)
 }
 
 /// Returns the value at a place that the host has been asked about before, with the parts that its shape names.
@@ -68,100 +78,165 @@ pub fn complete<R: Reader>(
     shape: &Shape,
     look: Look<R::Value>,
 ) -> Option<R::Value> {
-    let wanted = [(pointer.to_owned(), shape)];
-    resolved(reader, &wanted, vec![Some(look)]).pop().flatten()
+    let mut pointers = Vec::new();
+    let mut asked = Asked::new(pointer.to_owned(), shape, &mut pointers);
+    if asked.answer.is_some() {
+        // The first answer is known.
+        pointers.remove(0);
+    }
+    let mut answers = vec![Some(look)];
+    if matches!(answers[0], Some(Look::Object)) && !pointers.is_empty() {
+        answers.extend(reader.look(&pointers));
+    } else {
+        answers.resize_with(pointers.len() + 1, || None);
+    }
+    if asked.answer.is_none() {
+        asked.shift();
+    }
+    asked.answer = Some(0);
+    let mut below = Vec::new();
+    let part = asked.part(reader, &mut answers, &mut below);
+    let mut below = level(reader, &below).into_iter();
+    part.finished(reader, &mut below)
 }
 
 fn level<R: Reader>(reader: &R, wanted: &[(String, &Shape)]) -> Vec<Option<R::Value>> {
     if wanted.is_empty() {
         return Vec::new();
     }
-    let asked = wanted.iter().filter(|(_, shape)| asks(shape));
-    let asked: Vec<String> = asked.map(|(pointer, _)| pointer.clone()).collect();
-    let mut seen = match asked.is_empty() {
+    let mut pointers = Vec::new();
+    let asked: Vec<Asked<'_>> = wanted
+        .iter()
+        .map(|(pointer, shape)| Asked::new(pointer.clone(), shape, &mut pointers))
+        .collect();
+    let mut answers = match pointers.is_empty() {
         true => Vec::new(),
-        false => reader.look(&asked),
+        false => reader.look(&pointers),
+    };
+    let mut below = Vec::new();
+    let parts: Vec<Part<'_, R::Value>> = asked
+        .iter()
+        .map(|one| one.part(reader, &mut answers, &mut below))
+        .collect();
+    let mut below = level(reader, &below).into_iter();
+    let parts = parts.into_iter();
+    parts
+        .map(|part| part.finished(reader, &mut below))
+        .collect()
+}
+
+// === impl Asked ===
+
+impl<'s> Asked<'s> {
+    fn new(pointer: String, shape: &'s Shape, pointers: &mut Vec<String>) -> Self {
+        let asks = shape.need != Need::Below || shape.each.is_some();
+        let answer = asks.then(|| {
+            pointers.push(pointer.clone());
+            pointers.len() - 1
+        });
+        let mut members = Vec::new();
+        if shape.each.is_none() {
+            for (name, shape) in &shape.members {
+                let pointer = format!("{pointer}/{}", escaped(name));
+                members.push((&**name, Self::new(pointer, shape, pointers)));
+            }
+        }
+        Self {
+            shape,
+            pointer,
+            answer,
+            members,
+        }
     }
-    .into_iter();
-    // A value of which only parts are read counts as an object, until one of its parts exists.
-    let seen = wanted.iter().map(|(_, shape)| match asks(shape) {
-        true => seen.next().flatten(),
-        false => Some(Look::Object),
-    });
-    resolved(reader, wanted, seen.collect())
-}
 
-/// Whether the host has to be asked about a value before its parts.
-fn asks(shape: &Shape) -> bool {
-    shape.need != Need::Below || shape.each.is_some()
-}
+    /// Makes room for an answer before those of the members.
+    fn shift(&mut self) {
+        for (_, member) in &mut self.members {
+            if let Some(answer) = &mut member.answer {
+                *answer += 1;
+            }
+            member.shift();
+        }
+    }
 
-fn resolved<R: Reader>(
-    reader: &R,
-    wanted: &[(String, &Shape)],
-    seen: Vec<Option<Look<R::Value>>>,
-) -> Vec<Option<R::Value>> {
-    let mut parts = Vec::with_capacity(wanted.len());
-    let mut below: Vec<(String, &Shape)> = Vec::new();
-    for ((pointer, shape), found) in wanted.iter().zip(seen) {
-        parts.push(match found {
+    fn part<R: Reader>(
+        &self,
+        reader: &R,
+        answers: &mut Vec<Option<Look<R::Value>>>,
+        below: &mut Below<'s>,
+    ) -> Part<'s, R::Value> {
+        let shape = self.shape;
+        let look = match self.answer {
+            Some(answer) => answers.get_mut(answer).and_then(Option::take),
+            None => Some(Look::Object),
+        };
+        match look {
             None => Part::Ready(None),
             Some(Look::Scalar(value)) => Part::Ready(Some(value)),
-            Some(_) if shape.need == Need::Whole => Part::Ready(reader.whole(pointer)),
+            Some(_) if shape.need == Need::Whole => Part::Ready(reader.whole(&self.pointer)),
             Some(Look::Array(length)) => match &shape.each {
                 None => Part::Ready(Some(reader.list(vec![reader.null(); length]))),
-                Some(_) if below.len() + length > MOST => Part::Ready(reader.whole(pointer)),
+                Some(_) if below.len() + length > MOST => Part::Ready(reader.whole(&self.pointer)),
                 Some(each) => {
-                    let element = |index| (format!("{pointer}/{index}"), &**each);
+                    let element = |index| (format!("{}/{index}", self.pointer), &**each);
                     below.extend((0..length).map(element));
                     Part::List(length)
                 }
             },
-            Some(Look::Object) => {
-                let names = names(reader, pointer, shape);
-                if below.len() + names.len() > MOST {
-                    Part::Ready(reader.whole(pointer))
-                } else {
-                    for name in &names {
-                        let shape = shape.member(name);
-                        let shape = shape.expect("names come from the shape, or it has each");
-                        below.push((format!("{pointer}/{}", escaped(name)), shape));
-                    }
-                    Part::Object(names, asks(shape))
+            Some(Look::Object) => match &shape.each {
+                None => {
+                    let members = self.members.iter();
+                    let members = members
+                        .map(|(name, member)| (*name, member.part(reader, answers, below)))
+                        .collect();
+                    Part::Object(members, self.answer.is_some())
                 }
-            }
-        });
+                Some(each) => {
+                    let names = reader.keys(&self.pointer);
+                    if below.len() + names.len() > MOST {
+                        return Part::Ready(reader.whole(&self.pointer));
+                    }
+                    for name in &names {
+                        let shape = shape.members.get(name).unwrap_or(each);
+                        below.push((format!("{}/{}", self.pointer, escaped(name)), shape));
+                    }
+                    Part::Members(names)
+                }
+            },
+        }
     }
-    let mut below = level(reader, &below).into_iter();
-    let finish = |part| match part {
-        Part::Ready(value) => value,
-        Part::List(length) => {
-            let elements = below.by_ref().take(length);
-            // Every element exists, even if nothing of it is read.
-            let elements = elements.map(|value| value.unwrap_or_else(|| reader.object(Vec::new())));
-            Some(reader.list(elements.collect()))
-        }
-        Part::Object(names, exists) => {
-            let values = below.by_ref().take(names.len());
-            let members = names.iter().zip(values);
-            let members = members.filter_map(|(name, value)| Some((&**name, value?)));
-            let members: Vec<_> = members.collect();
-            (exists || !members.is_empty()).then(|| reader.object(members))
-        }
-    };
-    parts.into_iter().map(finish).collect()
 }
 
-/// The names of the members to read.
-fn names<'s, R: Reader>(reader: &R, pointer: &str, shape: &'s Shape) -> Vec<Cow<'s, str>> {
-    match &shape.each {
-        Some(_) => {
-            let keys = reader.keys(pointer).into_iter();
-            keys.map(Cow::Owned).collect()
-        }
-        None => {
-            let names = shape.members.keys();
-            names.map(|name| (&**name).into()).collect()
+// === impl Part ===
+
+impl<V: Clone> Part<'_, V> {
+    fn finished<R: Reader<Value = V>>(
+        self,
+        reader: &R,
+        below: &mut impl Iterator<Item = Option<V>>,
+    ) -> Option<V> {
+        match self {
+            Self::Ready(value) => value,
+            Self::List(length) => {
+                let elements = below.by_ref().take(length);
+                // Every element exists, even if nothing of it is read.
+                let elements =
+                    elements.map(|value| value.unwrap_or_else(|| reader.object(Vec::new())));
+                Some(reader.list(elements.collect()))
+            }
+            Self::Members(names) => {
+                let values = below.by_ref().take(names.len());
+                let members = names.iter().zip(values);
+                let members = members.filter_map(|(name, value)| Some((&**name, value?)));
+                Some(reader.object(members.collect()))
+            }
+            Self::Object(members, exists) => {
+                let mut found = Vec::with_capacity(members.len());
+                for (name, member) in members {
+                    found.extend(member.finished(reader, below).map(|value| (name, value)));
+                }
+                (exists || !found.is_empty()).then(|| reader.object(found))
+            }
         }
     }
 }

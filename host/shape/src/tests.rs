@@ -117,8 +117,8 @@ fn lists_keep_all_elements_and_the_types_that_matter() {
         asked,
         [
             "/spec/containers",
-            "/spec/containers/0 /spec/containers/1 /spec/containers/2",
-            "/spec/containers/0/image /spec/containers/1/image",
+            "/spec/containers/0 /spec/containers/0/image /spec/containers/1 /spec/containers/1/image \
+             /spec/containers/2 /spec/containers/2/image",
         ]
     );
 }
@@ -187,6 +187,30 @@ fn absent_values_are_absent() {
 }
 
 #[test]
+fn values_that_were_looked_at_are_completed() {
+    let mut places = Places::new();
+    let root = places.root();
+    places.look(root);
+    let labels = places.member(root, "labels");
+    let each = places.each(labels);
+    places.take(each);
+    let name = places.member(root, "name");
+    places.take(name);
+    let shape = places.shape(root);
+    let memory = Memory {
+        document: pod(),
+        asked: RefCell::default(),
+    };
+    let value = crate::complete(&memory, "/metadata", &shape, Look::Object);
+    assert_eq!(value, Some(pod()["metadata"].clone()));
+    assert_eq!(memory.asked.borrow()[0], "/metadata/labels /metadata/name");
+    let value = crate::complete(&memory, "/metadata", &shape, Look::Scalar(json!(1)));
+    assert_eq!(value, Some(json!(1)));
+    let value = crate::complete(&memory, "/spec/containers", &shape, Look::Array(3));
+    assert_eq!(value, Some(json!([null, null, null])));
+}
+
+#[test]
 fn long_lists_come_as_a_whole() {
     let mut places = Places::new();
     let root = places.root();
@@ -212,7 +236,7 @@ fn names_of_digits_lead_to_no_element() {
     });
     let nothing = json!([null, null, null]);
     assert_eq!(value, Some(json!({ "spec": { "containers": nothing } })));
-    assert_eq!(asked, ["/spec/containers"]);
+    assert_eq!(asked, ["/spec/containers /spec/containers/0/image"]);
 }
 
 #[test]

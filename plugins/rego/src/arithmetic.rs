@@ -189,10 +189,13 @@ impl Operator {
             });
         let at = between.start + found.next()?.0;
         let function = FUNCTIONS.iter().find(|(known, _)| *known == symbol)?.1;
+        // regorus counts no quotes to a string.
+        let is_quote = |at: usize| matches!(text.as_bytes().get(at), Some(b'"' | b'`'));
+        let (start, end) = (place(span.start)?, place(span.end)?);
         Some(Self {
-            start: place(span.start)?,
+            start: start - usize::from(start > 0 && is_quote(start - 1)),
             at,
-            end: place(span.end)?,
+            end: end + usize::from(is_quote(end)),
             function,
         })
     }

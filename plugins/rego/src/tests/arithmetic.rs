@@ -32,6 +32,11 @@ fn operators_become_calls_on_the_same_lines() {
             "x := a # - 1\n    x - 1 > 0",
             "x := a # - 1\n    tollgate_subtract(x , 1) > 0",
         ),
+        ("x := \"6\" - \"\"", "x := tollgate_subtract(\"6\" , \"\")"),
+        (
+            "x := `6` - y[\"-\"]",
+            "x := tollgate_subtract(`6` , y[\"-\"])",
+        ),
         ("x := -1", "x := -1"),
         ("x := \"a - b\"", "x := \"a - b\""),
     ] {
