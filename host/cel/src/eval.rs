@@ -278,6 +278,10 @@ impl Evaluation<'_, '_> {
                 Ok(self.locals[*slot].clone())
             }
             Node::Select(operand, field) => {
+                if let Node::Local(slot) = &**operand {
+                    self.meter.charge(1)?;
+                    return select(&self.locals[*slot], field);
+                }
                 let operand = self.eval(operand)?;
                 select(&operand, field)
             }
@@ -347,11 +351,23 @@ impl Evaluation<'_, '_> {
                 self.meter.charge(1)?;
                 ops::contains(&value, &container, &mut self.meter).map(Value::Bool)
             }
-            Node::Call(native, _, arguments) => {
-                let arguments = self.all(arguments)?;
-                self.meter.charge(1)?;
-                native(&arguments, &mut self.meter)
-            }
+            Node::Call(native, _, arguments) => match &**arguments {
+                [one] => {
+                    let one = [self.eval(one)?];
+                    self.meter.charge(1)?;
+                    native(&one, &mut self.meter)
+                }
+                [one, two] => {
+                    let two = [self.eval(one)?, self.eval(two)?];
+                    self.meter.charge(1)?;
+                    native(&two, &mut self.meter)
+                }
+                arguments => {
+                    let arguments = self.all(arguments)?;
+                    self.meter.charge(1)?;
+                    native(&arguments, &mut self.meter)
+                }
+            },
             Node::Search(search, pattern, arguments) => {
                 let arguments = self.all(arguments)?;
                 let (subject, meter) = (&arguments[0], &mut self.meter);

@@ -122,8 +122,7 @@ impl Shape {
             return;
         }
         // A name of digits would lead to an element of an array, too.
-        let is_index = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
-        if self.members.keys().any(is_index) {
+        if self.members.keys().any(|name| is_index(name)) {
             self.need = Need::Kind;
         }
         if let Some(each) = &mut self.each {
@@ -136,6 +135,11 @@ impl Shape {
             shape.settle();
         }
     }
+}
+
+/// Whether a name could be the number of an element.
+fn is_index(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Reads a value by its shape.
 
-use crate::{Need, Shape};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::{Need, Shape, is_index};
 
 /// What is at a place.
 pub enum Look<V> {
@@ -51,12 +54,21 @@ struct Asked<'s> {
 /// A value whose elements are not read yet.
 enum Part<'s, V> {
     Ready(Option<V>),
+    /// A place without members, which is asked about again.
+    Again,
     List(usize),
     /// An object, all of whose members are read.
     Members(Vec<String>),
     /// The object's members, and whether it exists without them.
     Object(Vec<(&'s str, Part<'s, V>)>, bool),
 }
+
+/// The shape of a place of which only the type is open.
+static KIND: Shape = Shape {
+    need: Need::Kind,
+    members: BTreeMap::new(),
+    each: None,
+};
 
 /// Elements and members whose number the first answer has told.
 type Below<'s> = Vec<(String, &'s Shape)>;
@@ -129,7 +141,11 @@ fn level<R: Reader>(reader: &R, wanted: &[(String, &Shape)]) -> Vec<Option<R::Va
 
 impl<'s> Asked<'s> {
     fn new(pointer: String, shape: &'s Shape, pointers: &mut Vec<String>) -> Self {
-        let asks = shape.need != Need::Below || shape.each.is_some();
+        // Whoever has a member is an object, so that only the others are asked about later.
+        let has_members = shape.need == Need::Kind
+            && !shape.members.is_empty()
+            && !shape.members.keys().any(|name| is_index(name));
+        let asks = shape.each.is_some() || shape.need != Need::Below && !has_members;
         let answer = asks.then(|| {
             pointers.push(pointer.clone());
             pointers.len() - 1
@@ -137,7 +153,7 @@ impl<'s> Asked<'s> {
         let mut members = Vec::new();
         if shape.each.is_none() {
             for (name, shape) in &shape.members {
-                let pointer = format!("{pointer}/{}", escaped(name));
+                let pointer = joined(&pointer, &escaped(name));
                 members.push((&**name, Self::new(pointer, shape, pointers)));
             }
         }
@@ -147,6 +163,14 @@ impl<'s> Asked<'s> {
             answer,
             members,
         }
+    }
+
+    /// Whether one of the members exists.
+    fn has_any<V>(&self, answers: &[Option<Look<V>>]) -> bool {
+        self.members.iter().any(|(_, member)| match member.answer {
+            Some(answer) => answers.get(answer).is_some_and(Option::is_some),
+            None => member.has_any(answers),
+        })
     }
 
     /// Makes room for an answer before those of the members.
@@ -168,6 +192,10 @@ impl<'s> Asked<'s> {
         let shape = self.shape;
         let look = match self.answer {
             Some(answer) => answers.get_mut(answer).and_then(Option::take),
+            None if shape.need == Need::Kind && !self.has_any(answers) => {
+                below.push((self.pointer.clone(), &KIND));
+                return Part::Again;
+            }
             None => Some(Look::Object),
         };
         match look {
@@ -178,8 +206,10 @@ impl<'s> Asked<'s> {
                 None => Part::Ready(Some(reader.list(vec![reader.null(); length]))),
                 Some(_) if below.len() + length > MOST => Part::Ready(reader.whole(&self.pointer)),
                 Some(each) => {
-                    let element = |index| (format!("{}/{index}", self.pointer), &**each);
-                    below.extend((0..length).map(element));
+                    below.reserve(length);
+                    for index in 0..length {
+                        below.push((joined(&self.pointer, &index.to_string()), &**each));
+                    }
                     Part::List(length)
                 }
             },
@@ -189,7 +219,8 @@ impl<'s> Asked<'s> {
                     let members = members
                         .map(|(name, member)| (*name, member.part(reader, answers, below)))
                         .collect();
-                    Part::Object(members, self.answer.is_some())
+                    let exists = self.answer.is_some() || shape.need == Need::Kind;
+                    Part::Object(members, exists)
                 }
                 Some(each) => {
                     let names = reader.keys(&self.pointer);
@@ -198,7 +229,7 @@ impl<'s> Asked<'s> {
                     }
                     for name in &names {
                         let shape = shape.members.get(name).unwrap_or(each);
-                        below.push((format!("{}/{}", self.pointer, escaped(name)), shape));
+                        below.push((joined(&self.pointer, &escaped(name)), shape));
                     }
                     Part::Members(names)
                 }
@@ -217,6 +248,7 @@ impl<V: Clone> Part<'_, V> {
     ) -> Option<V> {
         match self {
             Self::Ready(value) => value,
+            Self::Again => below.next().flatten(),
             Self::List(length) => {
                 let elements = below.by_ref().take(length);
                 // Every element exists, even if nothing of it is read.
@@ -241,10 +273,17 @@ impl<V: Clone> Part<'_, V> {
     }
 }
 
-pub(crate) fn escaped(token: &str) -> String {
-    if token.contains(['~', '/']) {
-        token.replace('~', "~0").replace('/', "~1")
-    } else {
-        token.to_owned()
+fn joined(pointer: &str, token: &str) -> String {
+    let mut joined = String::with_capacity(pointer.len() + 1 + token.len());
+    joined.push_str(pointer);
+    joined.push('/');
+    joined.push_str(token);
+    joined
+}
+
+pub(crate) fn escaped(token: &str) -> Cow<'_, str> {
+    match token.contains(['~', '/']) {
+        true => token.replace('~', "~0").replace('/', "~1").into(),
+        false => token.into(),
     }
 }

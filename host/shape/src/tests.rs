@@ -117,8 +117,8 @@ fn lists_keep_all_elements_and_the_types_that_matter() {
         asked,
         [
             "/spec/containers",
-            "/spec/containers/0 /spec/containers/0/image /spec/containers/1 /spec/containers/1/image \
-             /spec/containers/2 /spec/containers/2/image",
+            "/spec/containers/0/image /spec/containers/1/image /spec/containers/2/image",
+            "/spec/containers/1 /spec/containers/2",
         ]
     );
 }
