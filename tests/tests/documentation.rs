@@ -17,11 +17,12 @@ const GRAPH_END: &str = "<!-- crates: end -->";
 /// The rank of each crate under `host/`, by the name of its folder. A crate may use only crates of a lower rank.
 const LAYERS: &[(&str, u8)] = &[
     ("authority", 0),
-    ("cel", 0),
     ("component", 0),
     ("gatekeeper", 0),
     ("json", 0),
+    ("shape", 0),
     ("admission", 1),
+    ("cel", 1),
     ("recording", 1),
     ("config", 2),
     ("telemetry", 2),

@@ -1,5 +1,6 @@
 //! `cargo xtask policies`: the cost of policies in Rego and CEL, beside OPA and kube-apiserver's own CEL.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -13,18 +14,30 @@ use crate::oracles::opa;
 use crate::workspace::{PLUGIN_PROFILE, WASM, Workspace};
 use crate::{cargo, terminal, toolchain};
 
-/// Measure a policy in Rego and one in CEL, beside OPA and kube-apiserver's own CEL in Go.
+/// Measure a policy in Rego and policies in CEL, beside OPA and kube-apiserver's own CEL in Go.
 ///
-/// All four evaluate the same rule on the same Pod. Builds the host, the two plugins and two Go programs, whose modules
-/// come from Go's module proxy. Prints microseconds per evaluation. Nothing else should run on the machine.
+/// All evaluate the same rule on the same Pod. Builds the host, three plugins and two Go programs, whose modules come from
+/// Go's module proxy. Prints microseconds per evaluation, and the ratios that have a target. Every plugin is measured
+/// several times, in turn with the others, and medians count. Fuel must be the same each time. Nothing else should run on
+/// the machine.
 #[derive(Args, Debug)]
 pub(crate) struct Policies {
     /// Size of the Pod in bytes.
     #[arg(long, value_name = "NUMBER", default_value_t = 5_000)]
     bytes: usize,
-    /// Number of calls of each plugin.
+    /// Number of calls of each plugin in one round.
     #[arg(long, value_name = "NUMBER", default_value_t = 2_000)]
     calls: u32,
+    /// Binary to measure. It is built if this is not given.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+/// What the rounds of a plugin have shown.
+#[derive(Default)]
+struct Measured {
+    nanoseconds: Vec<f64>,
+    fuel: Vec<u64>,
 }
 
 /// The rule in Rego: every image comes from the company's registries.
@@ -46,6 +59,13 @@ const CEL: &str = "object.spec.containers.all(container, container.image.startsW
                    container.image.startsWith('mirror.example.com/'))";
 const PREFIXES: [&str; 2] = ["registry.example.com/", "mirror.example.com/"];
 const CONTAINERS: usize = 5;
+/// The names of the plugins in the configuration.
+const REGO_PLUGIN: &str = "rego";
+const CEL_PLUGIN: &str = "cel";
+const LABELS_PLUGIN: &str = "labels";
+/// The policies in CEL that are measured together.
+const POLICIES: usize = 20;
+const ROUNDS: usize = 3;
 
 // === impl Policies ===
 
@@ -54,7 +74,7 @@ impl Policies {
         let workspace = Workspace::find()?;
         terminal::heading("build");
         toolchain::ensure_wasm_target()?;
-        build(&workspace)?;
+        build(&workspace, self.binary.is_none())?;
         let opa = opa::build(&workspace)?;
         let apiserver = build_apiserver(&workspace)?;
         terminal::heading("measure");
@@ -62,86 +82,177 @@ impl Policies {
         let folder = workspace.target().join("policies");
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
-        let theirs = opa_nanoseconds(&opa, &pod)?;
-        println!("one evaluation, Pod of {} bytes", pod.to_string().len());
-        row("Rego: OPA, prepared query", theirs["query"].as_f64());
-        row(
-            "Rego: OPA, input parsed, prepared query",
-            theirs["parse and query"].as_f64(),
-        );
-        let ours = self.plugin(&workspace, &folder, "rego", &rego_settings(), &pod)?;
-        row("Rego: plugin rego, whole call", Some(ours));
-        let theirs = ask(
-            &apiserver,
-            &[],
-            &json!({ "policy": vap(), "object": pod }).to_string(),
+        let configuration = write(
+            &folder,
+            "tollgate.yaml",
+            &configuration(&workspace, &folder),
         )?;
-        row("CEL: kube-apiserver", theirs["validate"].as_f64());
-        let settings = json!({ "policy": vap(), "bindings": [binding()] });
-        let ours = self.plugin(&workspace, &folder, "cel-policy", &settings, &pod)?;
-        row("CEL: plugin cel-policy, whole call", Some(ours));
+        let object = write(&folder, "pod.json", &pod)?;
+        println!("one evaluation, Pod of {} bytes", pod.to_string().len());
+        let mut ours: BTreeMap<String, Measured> = BTreeMap::new();
+        let (mut query, mut parsed, mut theirs, mut all) = (vec![], vec![], vec![], vec![]);
+        for _ in 0..ROUNDS {
+            for name in names() {
+                let (nanoseconds, fuel) =
+                    self.plugin(&workspace, &configuration, &object, &name)?;
+                let measured = ours.entry(name).or_default();
+                measured.nanoseconds.push(nanoseconds);
+                measured.fuel.push(fuel);
+            }
+            let opa = opa_nanoseconds(&opa, &pod)?;
+            query.extend(opa["query"].as_f64());
+            parsed.extend(opa["parse and query"].as_f64());
+            let mut sum = 0.0;
+            for index in 0..POLICIES {
+                let question = json!({ "policy": vap(index), "object": pod }).to_string();
+                let answer = ask(&apiserver, &[], &question)?;
+                let nanoseconds = answer["validate"].as_f64().unwrap_or(f64::NAN);
+                if index == 0 {
+                    theirs.push(nanoseconds);
+                }
+                sum += nanoseconds;
+            }
+            all.push(sum);
+        }
+        for (name, Measured { fuel, .. }) in &ours {
+            let is_same = fuel.iter().all(|one| Some(one) == fuel.first());
+            anyhow::ensure!(is_same, "the plugin {name} takes different fuel: {fuel:?}");
+        }
+        let of = |name: &str| median(ours[name].nanoseconds.clone());
+        let fuel = |name: &str| ours[name].fuel.first().copied().unwrap_or_default();
+        let twenty: f64 = (0..POLICIES).map(|index| of(&cel_name(index))).sum();
+        let (rego, cel, labels) = (of(REGO_PLUGIN), of(&cel_name(0)), of(LABELS_PLUGIN));
+        let query = median(query);
+        row("Rego: OPA, prepared query", query);
+        row("Rego: OPA, input parsed, prepared query", median(parsed));
+        row("Rego: plugin rego, whole call", rego);
+        row("CEL: kube-apiserver", median(theirs));
+        row("CEL: plugin cel-policy, whole call", cel);
+        row("plugin required-labels, whole call", labels);
+        row("CEL: kube-apiserver, 20 policies", median(all));
+        row("CEL: plugin cel-policy, 20 policies", twenty);
+        println!(
+            "  Rego / OPA's prepared query: {:.2} (target: at most 2)",
+            rego / query
+        );
+        println!(
+            "  CEL / required-labels: {:.2} (target: at most 2.5)",
+            cel / labels
+        );
+        println!(
+            "  fuel, the same in {ROUNDS} rounds: rego {}, cel-policy {}, required-labels {}",
+            fuel(REGO_PLUGIN),
+            fuel(&cel_name(0)),
+            fuel(LABELS_PLUGIN)
+        );
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the median of a plugin's calls, in nanoseconds.
+    /// Returns the median of a plugin's calls in nanoseconds, and the fuel of a call.
     fn plugin(
         &self,
         workspace: &Workspace,
-        folder: &Path,
-        package: &str,
-        settings: &Value,
-        pod: &Value,
-    ) -> anyhow::Result<f64> {
-        let write = |name: &str, value: &Value| {
-            let file = folder.join(format!("{package}-{name}.json"));
-            std::fs::write(&file, value.to_string())
-                .with_context(|| format!("cannot write {}", file.display()))?;
-            anyhow::Ok(file)
-        };
-        let mut bench = Command::new(workspace.target().join("release/tollgate"));
-        bench
-            .arg("bench")
-            .arg(workspace.guest_file(package))
-            .arg("--settings")
-            .arg(write("settings", settings)?)
-            .arg("--object")
-            .arg(write("pod", pod)?)
-            .args(["--calls", &self.calls.to_string(), "-o", "json"]);
+        configuration: &Path,
+        object: &Path,
+        name: &str,
+    ) -> anyhow::Result<(f64, u64)> {
+        let built = workspace.target().join("release/tollgate");
+        let mut bench = Command::new(self.binary.as_ref().unwrap_or(&built));
+        bench.args(["bench", name, "--config"]).arg(configuration);
+        bench.arg("--object").arg(object);
+        bench.args(["--calls", &self.calls.to_string(), "-o", "json"]);
         let output = bench.output().context("cannot run tollgate bench")?;
         anyhow::ensure!(
             output.status.success(),
-            "tollgate bench failed for {package}: {}",
+            "tollgate bench failed for {name}: {}",
             String::from_utf8_lossy(&output.stderr).trim()
         );
         let measured: Value = serde_json::from_slice(&output.stdout)?;
         let phases = measured["phases"].as_array().into_iter().flatten();
         let mut validating = phases.filter(|phase| phase["phase"] == "validate");
         let row = validating.next().map(|phase| phase["rows"][0].clone());
-        let row = row.with_context(|| format!("tollgate bench has not measured {package}"))?;
+        let row = row.with_context(|| format!("tollgate bench has not measured {name}"))?;
         anyhow::ensure!(
             row["answer"] == "allowed",
-            "{package} does not allow the Pod: {row}"
+            "{name} does not allow the Pod: {row}"
         );
         let milliseconds = row["median"].as_f64();
         let milliseconds = milliseconds.context("tollgate bench does not say the median")?;
-        Ok(milliseconds * 1e6)
+        let fuel = row["fuel"].as_u64();
+        Ok((
+            milliseconds * 1e6,
+            fuel.context("tollgate bench does not say the fuel")?,
+        ))
     }
 }
 
-fn row(name: &str, nanoseconds: Option<f64>) {
-    match nanoseconds {
-        Some(nanoseconds) => println!("  {name:<42} {:>9.1} µs", nanoseconds / 1000.0),
-        None => println!("  {name:<42} {:>12}", "no figure"),
-    }
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn build(workspace: &Workspace) -> anyhow::Result<()> {
+fn write(folder: &Path, name: &str, value: &Value) -> anyhow::Result<PathBuf> {
+    let file = folder.join(name);
+    std::fs::write(&file, value.to_string())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
+}
+
+fn cel_name(index: usize) -> String {
+    format!("{CEL_PLUGIN}-{index}")
+}
+
+/// The names of all plugins, in the order of their measurement.
+fn names() -> impl Iterator<Item = String> {
+    let others = [REGO_PLUGIN, LABELS_PLUGIN].map(str::to_owned);
+    others.into_iter().chain((0..POLICIES).map(cel_name))
+}
+
+/// The configuration with all plugins, which `tollgate bench` takes one by one.
+fn configuration(workspace: &Workspace, folder: &Path) -> Value {
+    let plugin = |name: &str, package: &str, settings: Value| {
+        json!({
+            "name": name, "source": format!("file:{}", workspace.guest_file(package).display()), "settings": settings,
+            "match": { "rules": [{
+                "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+            }] },
+        })
+    };
+    let mut plugins = vec![
+        plugin(REGO_PLUGIN, "rego", rego_settings()),
+        plugin(
+            LABELS_PLUGIN,
+            "required-labels",
+            json!({ "labels": { "team": "[a-z]+" } }),
+        ),
+    ];
+    for index in 0..POLICIES {
+        let settings = json!({ "policy": vap(index), "bindings": [binding(index)] });
+        plugins.push(plugin(&cel_name(index), "cel-policy", settings));
+    }
+    json!({
+        "listen": "127.0.0.1:0", "admin": { "listen": "127.0.0.1:0" }, "probes": { "listen": "127.0.0.1:0" },
+        "tls": { "selfSigned": { "directory": folder.join("tls") } },
+        "engine": { "cacheDirectory": folder.join("code") },
+        "plugins": plugins,
+    })
+}
+
+fn row(name: &str, nanoseconds: f64) {
+    println!("  {name:<42} {:>9.1} µs", nanoseconds / 1000.0);
+}
+
+fn build(workspace: &Workspace, with_host: bool) -> anyhow::Result<()> {
     let mut host = workspace.cargo();
     host.args(["build", "--workspace", "--release", "--bin", "tollgate"]);
     let mut plugins = workspace.cargo();
     plugins.args(["build", "--profile", PLUGIN_PROFILE, "--target", WASM]);
     plugins.args(["--package", "rego", "--package", "cel-policy"]);
-    for mut command in [host, plugins] {
+    plugins.args(["--package", "required-labels"]);
+    for mut command in [with_host.then_some(host), Some(plugins)]
+        .into_iter()
+        .flatten()
+    {
         println!("$ {}", cargo::typed(&command));
         cargo::run(&mut command)?;
     }
@@ -201,19 +312,25 @@ fn rego_settings() -> Value {
     })
 }
 
-fn vap() -> Value {
+/// The policy, with a message of its own, so that no two are equal.
+fn vap(index: usize) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-        "metadata": { "name": "registries" },
-        "spec": { "validations": [{ "expression": CEL, "message": "an image is not from an allowed registry" }] },
+        "metadata": { "name": format!("registries-{index}") },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+            }] },
+            "validations": [{ "expression": CEL, "message": format!("{index}: an image is not from an allowed registry") }],
+        },
     })
 }
 
-fn binding() -> Value {
+fn binding(index: usize) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": { "name": "registries" },
-        "spec": { "policyName": "registries", "validationActions": ["Deny"] },
+        "metadata": { "name": format!("registries-{index}") },
+        "spec": { "policyName": format!("registries-{index}"), "validationActions": ["Deny"] },
     })
 }
 

@@ -3,9 +3,13 @@
 mod loops;
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
+use tollgate_shape::Look;
+
 use crate::compile::Program;
+use crate::documents::Documents;
 use crate::error::{EvalError, Result};
 use crate::functions::authz::{self, Authz, Decision, Question, Resource};
 use crate::functions::regex;
@@ -38,9 +42,40 @@ pub trait Source {
         Err("there is no authorizer".to_owned())
     }
 
+    /// Looks at several JSON pointers.
+    fn look(&self, document: Document, pointers: &[String]) -> Vec<Option<Look<Value>>> {
+        let look = |pointer: &String| {
+            let value = match self.value(document, pointer)? {
+                Found::Value(value) => value,
+                Found::Json(text) => json::parse(&text)?,
+            };
+            Some(seen(&value))
+        };
+        pointers.iter().map(look).collect()
+    }
+
+    /// Returns the member names of the object at a JSON pointer.
+    fn keys(&self, document: Document, pointer: &str) -> Vec<String> {
+        let value = match self.value(document, pointer) {
+            Some(Found::Value(value)) => Some(value),
+            Some(Found::Json(text)) => json::parse(&text),
+            None => None,
+        };
+        value.as_ref().map_or_else(Vec::new, Value::names)
+    }
+
     /// Whether there is a value at a JSON pointer.
     fn exists(&self, document: Document, pointer: &str) -> bool {
         self.value(document, pointer).is_some()
+    }
+}
+
+/// Returns what a look at a value shows.
+pub(crate) fn seen(value: &Value) -> Look<Value> {
+    match value {
+        Value::List(list) => Look::Array(list.len()),
+        Value::Map(_) => Look::Object,
+        scalar => Look::Scalar(scalar.clone()),
     }
 }
 
@@ -63,15 +98,12 @@ pub struct Variable {
 
 /// The inputs of evaluations, and what earlier ones have read.
 pub struct Scope<'a> {
-    source: &'a dyn Source,
+    documents: Rc<Documents<'a>>,
     params: Value,
     programs: &'a [Variable],
     lazy: RefCell<Vec<Lazy>>,
-    read: RefCell<Vec<(Document, String, Value)>>,
     /// The cost of the variables that the current evaluation has needed first.
     variables_cost: Cell<u64>,
-    /// The document that `variables.anyObject` stands for, once it is known.
-    any_object: Cell<Option<Document>>,
 }
 
 /// One evaluation.
@@ -87,14 +119,21 @@ impl<'a> Scope<'a> {
     /// Creates a scope. `programs` are the variables of the policy.
     #[must_use]
     pub fn new(source: &'a dyn Source, params: Value, programs: &'a [Variable]) -> Self {
+        Self::over(Rc::new(Documents::new(source)), params, programs)
+    }
+
+    /// Creates a scope over documents that other scopes may have read.
+    pub(crate) fn over(
+        documents: Rc<Documents<'a>>,
+        params: Value,
+        programs: &'a [Variable],
+    ) -> Self {
         Self {
-            source,
+            documents,
             params,
             programs,
             lazy: RefCell::new(vec![Lazy::Unused; programs.len()]),
-            read: RefCell::default(),
             variables_cost: Cell::new(0),
-            any_object: Cell::new(None),
         }
     }
 
@@ -137,12 +176,13 @@ impl<'a> Scope<'a> {
 
     /// Returns the resource of the request as the user has written it, before a conversion.
     fn request_resource(&self) -> Value {
-        let text = |pointer: &str| match self.source.value(Document::Request, pointer) {
+        let source = self.documents.source();
+        let text = |pointer: &str| match source.value(Document::Request, pointer) {
             Some(Found::Value(Value::String(text))) => Some(text),
             _ => None,
         };
         let either = |one: &str, other: &str| text(one).or_else(|| text(other));
-        let has_original = self.source.exists(Document::Request, "/requestResource");
+        let has_original = source.exists(Document::Request, "/requestResource");
         let subresource = match has_original {
             true => text("/requestSubResource"),
             false => text("/subResource"),
@@ -157,49 +197,8 @@ impl<'a> Scope<'a> {
         authz::value(Authz::Resource(None, resource))
     }
 
-    /// Returns the document that a source has for a document of an expression.
-    fn resolved(&self, document: Document) -> Document {
-        if document != Document::AnyObject {
-            return document;
-        }
-        if let Some(known) = self.any_object.get() {
-            return known;
-        }
-        let operation = self.source.value(Document::Request, "/operation");
-        let is_delete =
-            matches!(operation, Some(Found::Value(Value::String(text))) if &*text == "DELETE");
-        let found = match is_delete && !self.source.exists(Document::Object, "/metadata") {
-            true => Document::OldObject,
-            false => Document::Object,
-        };
-        self.any_object.set(Some(found));
-        found
-    }
-
-    /// Reads the value at a pointer.
-    fn at(&self, document: Document, pointer: &str) -> Option<Value> {
-        let document = self.resolved(document);
-        let known = self.read.borrow();
-        let found = known
-            .iter()
-            .find(|(known, place, _)| *known == document && place == pointer);
-        if let Some((_, _, value)) = found {
-            return Some(value.clone());
-        }
-        drop(known);
-        match self.source.value(document, pointer)? {
-            Found::Value(value) => Some(value),
-            Found::Json(text) => {
-                let value = json::parse(&text)?;
-                let entry = (document, pointer.to_owned(), value.clone());
-                self.read.borrow_mut().push(entry);
-                Some(value)
-            }
-        }
-    }
-
     fn path(&self, path: &Path) -> Result<Value> {
-        let found = self.at(path.document, &path.pointer);
+        let found = self.documents.at(path.document, &path.pointer);
         let Some(required) = path.required else {
             return match found {
                 Some(value) => Ok(value),
@@ -219,8 +218,7 @@ impl<'a> Scope<'a> {
     }
 
     fn has_path(&self, path: &Path) -> Result<bool> {
-        let document = self.resolved(path.document);
-        if self.source.exists(document, &path.pointer) {
+        if self.documents.exists(path.document, &path.pointer) {
             return Ok(true);
         }
         let parents = path.names.len().saturating_sub(1);
@@ -231,8 +229,7 @@ impl<'a> Scope<'a> {
     }
 
     fn has_prefix(&self, path: &Path, names: usize) -> bool {
-        let document = self.resolved(path.document);
-        self.source.exists(document, prefix(path, names))
+        self.documents.exists(path.document, path.prefix(names))
     }
 
     /// Returns the error for the first name that does not exist.
@@ -241,13 +238,6 @@ impl<'a> Scope<'a> {
         let index = first.unwrap_or(most).saturating_sub(1);
         EvalError::no_such_key(path.names.get(index).map_or("", |name| name))
     }
-}
-
-/// Returns the pointer of the first names of a path.
-fn prefix(path: &Path, names: usize) -> &str {
-    let mut slashes = path.pointer.match_indices('/').map(|(at, _)| at);
-    let end = slashes.nth(names).unwrap_or(path.pointer.len());
-    &path.pointer[..end]
 }
 
 // === impl Evaluation ===
@@ -275,7 +265,7 @@ impl Evaluation<'_, '_> {
             Node::Check(nodes) => {
                 let (on, verb) = self.both(nodes)?;
                 let question = authz::question(&on, &verb, &mut self.meter)?;
-                let answer = self.scope.source.authorize(&question);
+                let answer = self.scope.documents.source().authorize(&question);
                 let decision = answer.map_err(EvalError::new)?;
                 Ok(authz::value(Authz::Decision(decision)))
             }
@@ -288,6 +278,10 @@ impl Evaluation<'_, '_> {
                 Ok(self.locals[*slot].clone())
             }
             Node::Select(operand, field) => {
+                if let Node::Local(slot) = &**operand {
+                    self.meter.charge(1)?;
+                    return select(&self.locals[*slot], field);
+                }
                 let operand = self.eval(operand)?;
                 select(&operand, field)
             }
@@ -357,11 +351,23 @@ impl Evaluation<'_, '_> {
                 self.meter.charge(1)?;
                 ops::contains(&value, &container, &mut self.meter).map(Value::Bool)
             }
-            Node::Call(native, arguments) => {
-                let arguments = self.all(arguments)?;
-                self.meter.charge(1)?;
-                native(&arguments, &mut self.meter)
-            }
+            Node::Call(native, _, arguments) => match &**arguments {
+                [one] => {
+                    let one = [self.eval(one)?];
+                    self.meter.charge(1)?;
+                    native(&one, &mut self.meter)
+                }
+                [one, two] => {
+                    let two = [self.eval(one)?, self.eval(two)?];
+                    self.meter.charge(1)?;
+                    native(&two, &mut self.meter)
+                }
+                arguments => {
+                    let arguments = self.all(arguments)?;
+                    self.meter.charge(1)?;
+                    native(&arguments, &mut self.meter)
+                }
+            },
             Node::Search(search, pattern, arguments) => {
                 let arguments = self.all(arguments)?;
                 let (subject, meter) = (&arguments[0], &mut self.meter);

@@ -2,8 +2,8 @@
 //!
 //! The crate `cel` parses an expression. This crate checks it, compiles it to a tree, and evaluates the tree. It
 //! has Kubernetes' libraries, typed construction (`Object{…}`, `JSONPatch{…}`), lazy variables, the cost limits of
-//! kube-apiserver, and the error texts of cel-go. An evaluation reads only the places of a review that the
-//! expression names.
+//! kube-apiserver, and the error texts of cel-go. The policy's expressions are analysed for the places of a review that
+//! they read. A review reads these together, and no others.
 //!
 //! The crate is pure: it has no input and output, and it builds for `wasm32-unknown-unknown`.
 //!
@@ -19,6 +19,7 @@
 
 pub mod apply;
 mod compile;
+mod documents;
 mod error;
 mod eval;
 mod functions;
@@ -27,6 +28,7 @@ mod meter;
 mod node;
 mod ops;
 pub mod patch;
+mod plan;
 pub mod policy;
 pub mod signatures;
 mod tree;
@@ -44,6 +46,7 @@ pub use functions::semver::Version;
 pub use functions::url::Url;
 pub use meter::{CONDITIONS_LIMIT, EXPRESSION_LIMIT, POLICY_LIMIT};
 pub use node::Document;
+pub use tollgate_shape::Look;
 pub use tree::Tree;
 pub use types::{Field, Record, Type};
 pub use value::{Key, Map, Struct, Value};

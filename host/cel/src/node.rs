@@ -33,6 +33,17 @@ pub(crate) struct Path {
     pub(crate) required: Option<usize>,
 }
 
+// === impl Path ===
+
+impl Path {
+    /// Returns the pointer of the first names.
+    pub(crate) fn prefix(&self, names: usize) -> &str {
+        let mut slashes = self.pointer.match_indices('/').map(|(at, _)| at);
+        let end = slashes.nth(names).unwrap_or(self.pointer.len());
+        &self.pointer[..end]
+    }
+}
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Arithmetic {
     Add,
@@ -62,6 +73,19 @@ pub(crate) enum Search {
     Matches,
     Find,
     FindAll,
+}
+
+/// What a function does with its arguments, for the analysis of what is read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Passes {
+    /// It reads all of them.
+    Nothing,
+    /// It returns one of them.
+    Arguments,
+    /// It reads whether there is one.
+    Existence,
+    /// It reads their sizes.
+    Size,
 }
 
 /// A loop over a list or a map.
@@ -105,7 +129,7 @@ pub(crate) enum Node {
     Order(Box<(Node, Node)>, fn(Ordering) -> bool, &'static str),
     Arithmetic(Box<(Node, Node)>, Arithmetic),
     In(Box<(Node, Node)>),
-    Call(Native, Vec<Node>),
+    Call(Native, Passes, Vec<Node>),
     Search(Search, Regex, Vec<Node>),
     /// A list. A true flag marks an optional element.
     List(Vec<(Node, bool)>),

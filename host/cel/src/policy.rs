@@ -12,10 +12,13 @@ mod template;
 mod validating;
 
 use std::fmt;
+use std::rc::Rc;
 
 use crate::compile::{Environment, Program};
+use crate::documents::Documents;
 use crate::eval::{Scope, Source, Variable};
 use crate::meter::CONDITIONS_LIMIT;
+use crate::plan::Plan;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -60,6 +63,8 @@ pub struct Policy {
     constraints: MatchResources,
     conditions: Vec<Program>,
     variables: Vec<Variable>,
+    /// What the conditions read, and what everything else reads.
+    reads: [Plan; 2],
     param_kind: Option<ParamKind>,
     body: Body,
     bindings: Vec<Binding>,
@@ -71,6 +76,17 @@ pub struct Policy {
 enum Body {
     Validating(validating::Validations),
     Mutating(Vec<mutating::Mutator>),
+}
+
+// === impl Body ===
+
+impl Body {
+    fn programs(&self) -> Vec<&Program> {
+        match self {
+            Self::Validating(validations) => validations.programs().collect(),
+            Self::Mutating(mutators) => mutators.iter().map(|one| &one.program).collect(),
+        }
+    }
 }
 
 /// Whether a policy applies to a review and a parameter.
@@ -223,6 +239,10 @@ impl Policy {
             return Err(compilation.problems);
         }
         Ok(Self {
+            reads: [
+                Plan::new(&variables, &conditions),
+                Plan::new(&variables, body.programs()),
+            ],
             name: policy.metadata.name,
             failure_policy: spec.failure_policy.unwrap_or_default(),
             constraints,
@@ -268,9 +288,18 @@ impl Policy {
         }
     }
 
+    /// Returns the documents of a review, read by the plans of this policy: for the conditions, and for the rest.
+    fn documents<'a>(&'a self, source: &'a dyn Source) -> [Rc<Documents<'a>>; 2] {
+        let [conditions, body] = &self.reads;
+        [conditions, body].map(|plan| Rc::new(Documents::planned(source, plan)))
+    }
+
     /// Evaluates the match conditions.
-    fn matched(&self, source: &dyn Source, params: &Value) -> Matched {
-        let scope = Scope::new(source, params.clone(), &self.variables);
+    fn matched(&self, documents: &Rc<Documents<'_>>, params: &Value) -> Matched {
+        if self.conditions.is_empty() {
+            return Matched::Yes;
+        }
+        let scope = Scope::over(Rc::clone(documents), params.clone(), &self.variables);
         let mut budget = CONDITIONS_LIMIT;
         let mut errors = Vec::new();
         for condition in &self.conditions {

@@ -280,6 +280,19 @@ impl Value {
         }
     }
 
+    /// Returns the names of the members of a map. Empty for another type.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let Self::Map(map) = self else {
+            return Vec::new();
+        };
+        let names = map.iter().filter_map(|(key, _)| match key {
+            Key::String(name) => Some(name.to_string()),
+            _ => None,
+        });
+        names.collect()
+    }
+
     /// Returns the value at a JSON pointer.
     #[must_use]
     pub fn at(&self, pointer: &str) -> Option<&Self> {

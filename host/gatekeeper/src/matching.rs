@@ -77,6 +77,24 @@ impl Match {
         selector.is_some_and(|selector| !selector.is_about_names_only())
     }
 
+    /// Whether the match depends on the object. Otherwise it selects every object.
+    #[must_use]
+    pub fn needs_facts(&self) -> bool {
+        let is_set = |text: &str| !text.is_empty();
+        !self.kinds.is_empty()
+            || is_set(&self.scope)
+            || !self.namespaces.is_empty()
+            || !self.excluded_namespaces.is_empty()
+            || is_set(&self.name.0)
+            || self.needs_labels()
+    }
+
+    /// Whether the match depends on the labels of the object. Those of a Namespace count as its own.
+    #[must_use]
+    pub fn needs_labels(&self) -> bool {
+        self.label_selector.is_some() || self.namespace_selector.is_some()
+    }
+
     /// Returns what the match has that no constraint can have.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();

@@ -1,7 +1,7 @@
 //! Gatekeeper's objects on reviews of the host: the facts that `match` looks at, and the Namespace.
 
 use serde_json::{Map, Value as Json};
-use tollgate_cel::{Document, Found, Source, Value, json};
+use tollgate_cel::{Document, Found, Look, Source, Tree, Value, json};
 use tollgate_gatekeeper::{Match, Namespaces, Subject, UnknownNamespace};
 use tollgate_sdk::prelude::Review;
 use tollgate_sdk::{Document as Part, SettingsErrors};
@@ -97,6 +97,24 @@ impl Source for Reviewed<'_> {
                 namespace.at(pointer).cloned().map(Found::Value)
             }
             _ => HostReview(self.review).value(document, pointer),
+        }
+    }
+
+    fn look(&self, document: Document, pointers: &[String]) -> Vec<Option<Look<Value>>> {
+        match (&self.namespace, document) {
+            (Some(namespace), Document::Namespace) => Tree::new()
+                .with(document, namespace.clone())
+                .look(document, pointers),
+            _ => HostReview(self.review).look(document, pointers),
+        }
+    }
+
+    fn keys(&self, document: Document, pointer: &str) -> Vec<String> {
+        match (&self.namespace, document) {
+            (Some(namespace), Document::Namespace) => {
+                namespace.at(pointer).map_or_else(Vec::new, Value::names)
+            }
+            _ => HostReview(self.review).keys(document, pointer),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The review as the source of expressions, and patches as the host takes them.
 
 use tollgate_cel::patch::Operation;
-use tollgate_cel::{Decision, Document, Found, On, Question, Source, Value, json};
+use tollgate_cel::{Decision, Document, Found, Look, On, Question, Source, Value, json};
 use tollgate_sdk::access::{Action, OrFault as _};
 use tollgate_sdk::prelude::{Patch, Pointer, Review};
 use tollgate_sdk::{Document as Part, NewValue, Value as HostValue};
@@ -30,18 +30,33 @@ impl HostReview<'_> {
 }
 
 impl Source for HostReview<'_> {
+    fn look(&self, document: Document, pointers: &[String]) -> Vec<Option<Look<Value>>> {
+        let within = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        let is_option = |pointer: &String| pointer.strip_prefix(OPTIONS).is_some_and(within);
+        if document == Document::Request && pointers.iter().any(is_option) {
+            // They are in two documents of the host.
+            let one = |pointer: &String| {
+                let (part, pointer) = self.place(document, pointer);
+                Some(seen(part.get(pointer)?))
+            };
+            return pointers.iter().map(one).collect();
+        }
+        let (part, _) = self.place(document, "");
+        let values = part.get_many(pointers).into_iter();
+        values.map(|value| Some(seen(value?))).collect()
+    }
+
+    fn keys(&self, document: Document, pointer: &str) -> Vec<String> {
+        let (part, pointer) = self.place(document, pointer);
+        part.keys(pointer).unwrap_or_default()
+    }
+
     fn value(&self, document: Document, pointer: &str) -> Option<Found> {
         let (part, pointer) = self.place(document, pointer);
-        Some(Found::Value(match part.get(pointer)? {
-            HostValue::Null => Value::Null,
-            HostValue::Boolean(value) => Value::Bool(value),
-            HostValue::Integer(value) => Value::Int(value),
-            HostValue::Number(value) => Value::Double(value),
-            HostValue::Text(text) => Value::text(text),
-            HostValue::Array(_) | HostValue::Object(_) => {
-                return part.json(pointer).map(Found::Json);
-            }
-        }))
+        match seen(part.get(pointer)?) {
+            Look::Scalar(value) => Some(Found::Value(value)),
+            Look::Array(_) | Look::Object => part.json(pointer).map(Found::Json),
+        }
     }
 
     /// Asks the host.
@@ -73,6 +88,19 @@ impl Source for HostReview<'_> {
     fn exists(&self, document: Document, pointer: &str) -> bool {
         let (part, pointer) = self.place(document, pointer);
         part.get(pointer).is_some()
+    }
+}
+
+/// Returns what the host has shown of a value.
+fn seen(value: HostValue) -> Look<Value> {
+    match value {
+        HostValue::Null => Look::Scalar(Value::Null),
+        HostValue::Boolean(value) => Look::Scalar(Value::Bool(value)),
+        HostValue::Integer(value) => Look::Scalar(Value::Int(value)),
+        HostValue::Number(value) => Look::Scalar(Value::Double(value)),
+        HostValue::Text(text) => Look::Scalar(Value::text(text)),
+        HostValue::Array(length) => Look::Array(length as usize),
+        HostValue::Object(_) => Look::Object,
     }
 }
 

@@ -4,14 +4,17 @@
 //! configure  template → Rego parsed and prepared by regorus
 //!            constraints → parameters validated and completed by the template's schema, match, action
 //! review     match of each constraint, from a few fields          none matches: allowed
-//!            → input.review, once → `violation` for each constraint that matches
+//!            → the parts of input.review that the Rego reads, once
+//!            → `violation` for each constraint that matches
 //!            → deny: a denial with a cause for each violation; warn: warnings; dryrun: the log
 //! ```
 
+mod arithmetic;
 mod inventory;
 mod negation;
 mod numbers;
 mod program;
+mod reading;
 mod sprintf;
 mod subject;
 mod syntax;
@@ -28,6 +31,7 @@ use tollgate_gatekeeper::{
 use tollgate_sdk::prelude::*;
 
 use program::Program;
+use subject::{Needs, Subjects};
 use template::Template;
 
 /// A template with its constraints.
@@ -35,6 +39,8 @@ pub struct Gatekeeper {
     program: Program,
     constraints: Vec<Prepared>,
     namespaces: Namespaces,
+    /// What constraints and Rego read of a review.
+    needs: Needs,
     /// Whether the Rego reads the Namespace of the object.
     reads_namespace: bool,
 }
@@ -92,13 +98,17 @@ impl Policy for Gatekeeper {
             parameters: Rego::from(constraint.parameters.clone()),
             constraint,
         });
-        let constraints = constraints.collect();
+        let constraints: Vec<Prepared> = constraints.collect();
         for problem in problems {
             errors.at(problem.pointer.as_str(), problem.message);
         }
         let reads_namespace = template.mentions(subject::NAMESPACE_MEMBERS);
         match program {
             Some(program) => errors.or(Self {
+                needs: Needs::new(
+                    constraints.iter().map(|prepared| &prepared.constraint),
+                    &program.shape,
+                ),
                 program,
                 constraints,
                 namespaces,
@@ -112,12 +122,13 @@ impl Policy for Gatekeeper {
 impl Validate for Gatekeeper {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
         let mut verdict = Verdict::default();
-        let matching = self.matching(review, &mut verdict);
+        let subjects = self.needs.subjects(review);
+        let matching = self.matching(review, &subjects, &mut verdict);
         if matching.is_empty() && verdict.is_empty() {
             return Ok(());
         }
         let namespace = self.reads_namespace.then(|| self.namespace(review));
-        let input = subject::input(review, namespace.flatten());
+        let input = self.needs.input(review, &subjects, namespace.flatten());
         for Prepared {
             constraint,
             parameters,
@@ -162,11 +173,15 @@ fn undecided(message: String) -> Violation {
 impl Gatekeeper {
     /// Returns the constraints that the review is about. As in Gatekeeper, a constraint is violated if the labels that
     /// its selector needs are unknown.
-    fn matching(&self, review: &Review, verdict: &mut Verdict) -> Vec<&Prepared> {
-        let subjects = subject::subjects(review);
+    fn matching(
+        &self,
+        review: &Review,
+        subjects: &Subjects,
+        verdict: &mut Verdict,
+    ) -> Vec<&Prepared> {
         let labels_of = |name: &str| self.labels_of(review, name);
         let selects = |constraint: &Constraint| -> Result<bool, UnknownNamespace> {
-            for subject in &subjects {
+            for subject in subjects.iter() {
                 if constraint.matching.selects(subject, &labels_of)? {
                     return Ok(true);
                 }

@@ -6,8 +6,11 @@ use regorus::{Engine, Value};
 use serde_json::Value as Json;
 use tollgate_gatekeeper::Violation;
 use tollgate_sdk::{Pointer, SettingsErrors};
+use tollgate_shape::Shape;
 
+use crate::arithmetic;
 use crate::numbers::to_number;
+use crate::reading;
 use crate::sprintf::sprintf;
 use crate::syntax;
 use crate::template::{Source, Template};
@@ -17,6 +20,8 @@ pub(crate) struct Program {
     engine: RefCell<Engine>,
     /// The path of the rule: `data.NAME.violation`.
     rule: String,
+    /// What the modules read of `input.review`.
+    pub(crate) shape: Shape,
 }
 
 /// The name of the template's own module in errors.
@@ -48,6 +53,12 @@ impl Program {
                 errors.at(template.module.place.clone(), error.to_string());
             }
         }
+        for (name, function) in arithmetic::functions() {
+            let function = Box::new(move |values| Ok(function(values)));
+            if let Err(error) = engine.add_extension(name.to_owned(), 2, function) {
+                errors.at(template.module.place.clone(), error.to_string());
+            }
+        }
         let mut package = None;
         for (index, source) in template.libs.iter().enumerate() {
             add(&mut engine, source, &format!("lib{index}"), errors);
@@ -64,9 +75,11 @@ impl Program {
             return None;
         }
         let rule = format!("{}.violation", package?);
+        let shape = reading::review(engine.get_modules());
         let program = Self {
             engine: RefCell::new(engine),
             rule,
+            shape,
         };
         program.prepare(template, errors);
         (errors.iter().count() == before).then_some(program)
@@ -136,7 +149,8 @@ fn add(
         errors.at(source.place.clone(), format!("line {line}: {problem}"));
     }
     engine.set_rego_v0(!source.is_v1);
-    match engine.add_policy(name.to_owned(), syntax::adapted(&source.text)) {
+    let text = arithmetic::adapted(&syntax::adapted(&source.text), source.is_v1);
+    match engine.add_policy(name.to_owned(), text) {
         Ok(package) => Some(package),
         Err(error) => {
             errors.at(source.place.clone(), summary(&error.to_string()));

@@ -1,8 +1,11 @@
+mod arithmetic;
 mod library;
 mod negation;
 mod numbers;
 mod oracle;
+mod parts;
 mod policy;
+mod reading;
 mod sprintf;
 mod suites;
 mod syntax;

@@ -7,7 +7,7 @@ use cel::parser::Expression;
 
 use super::{Checked, Compiler, Problem, Typed, paths};
 use crate::functions::{self, authz, regex};
-use crate::node::{Arithmetic, Node, Search};
+use crate::node::{Arithmetic, Node, Passes, Search};
 use crate::signatures;
 use crate::types::{BOOL, Bindings, Type};
 use crate::value::Value;
@@ -234,7 +234,13 @@ fn searched(name: &str, native: functions::Native, mut nodes: Vec<Node>) -> Chec
             .map_err(|error| Problem::new(name, format!("invalid {name} argument: {error}")))?;
         return Ok(Node::Constant(value));
     }
-    Ok(Node::Call(native, nodes))
+    let passes = match name {
+        "optional.of" | "value" | "or" | "orValue" => Passes::Arguments,
+        "hasValue" => Passes::Existence,
+        "size" => Passes::Size,
+        _ => Passes::Nothing,
+    };
+    Ok(Node::Call(native, passes, nodes))
 }
 
 fn no_overload(word: &str, name: &str, kinds: &[Type], is_member: bool) -> Problem {

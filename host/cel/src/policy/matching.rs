@@ -8,6 +8,7 @@ use crate::eval::{Found, Source};
 use crate::json;
 use crate::node::Document;
 use crate::value::{Key, Map, Value};
+use tollgate_shape::Look;
 
 /// The label that every Namespace has, with its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -166,30 +167,43 @@ struct Request {
 
 impl Request {
     fn read(source: &dyn Source) -> Self {
-        let text = |pointer: &str| request_text(source, pointer);
-        let (group, version, resource) = (
-            text("/resource/group"),
-            text("/resource/version"),
-            text("/resource/resource"),
-        );
-        let original = if source.exists(Document::Request, "/requestResource/resource") {
-            (
-                text("/requestResource/group"),
-                text("/requestResource/version"),
-                text("/requestResource/resource"),
-            )
-        } else {
-            (group.clone(), version.clone(), resource.clone())
+        const POINTERS: [&str; 10] = [
+            "/resource/group",
+            "/resource/version",
+            "/resource/resource",
+            "/requestResource/group",
+            "/requestResource/version",
+            "/requestResource/resource",
+            "/subResource",
+            "/operation",
+            "/namespace",
+            "/name",
+        ];
+        let found = source.look(Document::Request, &POINTERS.map(str::to_owned));
+        let mut texts = found.into_iter().map(|value| match value {
+            Some(Look::Scalar(Value::String(text))) => Some(text.to_string()),
+            _ => None,
+        });
+        let mut three = || [(); 3].map(|()| texts.next().flatten());
+        let [group, version, resource] = three().map(Option::unwrap_or_default);
+        let original = match three() {
+            [group, version, Some(resource)] => (
+                group.unwrap_or_default(),
+                version.unwrap_or_default(),
+                resource,
+            ),
+            _ => (group.clone(), version.clone(), resource.clone()),
         };
+        let mut text = || texts.next().flatten().unwrap_or_default();
         Self {
             group,
             version,
             resource,
             original,
-            sub_resource: text("/subResource"),
-            operation: text("/operation"),
-            namespace: text("/namespace"),
-            name: text("/name"),
+            sub_resource: text(),
+            operation: text(),
+            namespace: text(),
+            name: text(),
         }
     }
 

@@ -6,17 +6,18 @@ use super::validating::Denial;
 use super::{Body, Compilation, Matched, OUT_OF_BUDGET, Policy, resulted};
 use crate::apply;
 use crate::compile::Program;
-use crate::eval::{Found, Scope, Source};
+use crate::eval::{Found, Scope, Source, seen};
 use crate::meter::POLICY_LIMIT;
 use crate::node::Document;
 use crate::patch::{self, Operation, PatchError, plain};
 use crate::types::Type;
 use crate::value::Value;
+use tollgate_shape::Look;
 
 /// A compiled change.
 pub(super) struct Mutator {
     kind: PatchType,
-    program: Program,
+    pub(super) program: Program,
 }
 
 /// The result of a policy that changes objects.
@@ -139,7 +140,7 @@ impl Policy {
             };
             for params in params {
                 let matched = with_object(source, object.as_ref(), |source| {
-                    self.matched(source, &params)
+                    self.matched(&self.documents(source)[0], &params)
                 });
                 match matched {
                     Matched::Yes => {}
@@ -201,7 +202,8 @@ impl Policy {
         params: &Value,
         object: &Value,
     ) -> Result<Value, String> {
-        let scope = Scope::new(source, params.clone(), &self.variables);
+        let [_, documents] = self.documents(source);
+        let scope = Scope::over(documents, params.clone(), &self.variables);
         let (result, cost) = scope.evaluate(&mutator.program);
         if cost > POLICY_LIMIT {
             return Err(OUT_OF_BUDGET.to_owned());
@@ -309,6 +311,21 @@ impl Source for Overlay<'_> {
             return self.object.at(pointer).cloned().map(Found::Value);
         }
         self.source.value(document, pointer)
+    }
+
+    fn look(&self, document: Document, pointers: &[String]) -> Vec<Option<Look<Value>>> {
+        if document == Document::Object {
+            let found = pointers.iter().map(|pointer| self.object.at(pointer));
+            return found.map(|value| Some(seen(value?))).collect();
+        }
+        self.source.look(document, pointers)
+    }
+
+    fn keys(&self, document: Document, pointer: &str) -> Vec<String> {
+        if document == Document::Object {
+            return self.object.at(pointer).map_or_else(Vec::new, Value::names);
+        }
+        self.source.keys(document, pointer)
     }
 
     fn exists(&self, document: Document, pointer: &str) -> bool {

@@ -9,6 +9,7 @@ use super::spec::{Expression, FailurePolicy, MatchCondition, MatchResources, Pol
 use super::{Abilities, Body, Compilation, Policy, Problem, validating};
 use crate::compile::{ANY_OBJECT, Environment, PARAMS};
 use crate::eval::Source;
+use crate::plan::Plan;
 use crate::value::Value;
 
 /// The compiled CEL of a template.
@@ -74,6 +75,10 @@ impl Template {
             return Err(problems.map(|problem| moved(problem, at)).collect());
         }
         Ok(Self(Policy {
+            reads: [
+                Plan::new(&variables, &conditions),
+                Plan::new(&variables, body.programs()),
+            ],
             name: name.to_owned(),
             failure_policy: code.failure_policy.unwrap_or_default(),
             constraints: MatchResources::default(),

@@ -1,8 +1,11 @@
 //! ValidatingAdmissionPolicy: the rules, their messages and the audit annotations.
 
+use std::rc::Rc;
+
 use super::spec::{Binding, FailurePolicy, PolicySpec, Reason, ValidationAction};
 use super::{Body, Compilation, Matched, OUT_OF_BUDGET, Policy, resulted};
 use crate::compile::Program;
+use crate::documents::Documents;
 use crate::eval::{Scope, Source};
 use crate::meter::POLICY_LIMIT;
 use crate::types::{STRING, Type};
@@ -130,6 +133,7 @@ impl Policy {
                 return verdict;
             }
         }
+        let documents = self.documents(source);
         let mut failures = Vec::new();
         let mut annotations: Vec<(String, Vec<String>)> = Vec::new();
         for binding in &self.bindings {
@@ -146,7 +150,7 @@ impl Policy {
                 }
             };
             for params in params {
-                let (decisions, published) = self.decide(validations, source, &params);
+                let (decisions, published) = self.decide(validations, &documents, &params);
                 for (index, decision) in decisions.into_iter().enumerate() {
                     if let Some((message, reason)) = decision.denied {
                         self.act(
@@ -276,7 +280,7 @@ impl Policy {
         let Body::Validating(validations) = &self.body else {
             return Vec::new();
         };
-        let (decisions, _) = self.decide(validations, source, params);
+        let (decisions, _) = self.decide(validations, &self.documents(source), params);
         let denied = decisions.into_iter().filter_map(|decision| decision.denied);
         denied.map(|(message, _)| message).collect()
     }
@@ -285,15 +289,15 @@ impl Policy {
     fn decide(
         &self,
         validations: &Validations,
-        source: &dyn Source,
+        [of_conditions, documents]: &[Rc<Documents<'_>>; 2],
         params: &Value,
     ) -> (Vec<Decision>, Vec<Annotation>) {
-        match self.matched(source, params) {
+        match self.matched(of_conditions, params) {
             Matched::Yes => {}
             Matched::No => return (Vec::new(), Vec::new()),
             Matched::Failed(message) => return (vec![self.error(message)], Vec::new()),
         }
-        let scope = Scope::new(source, params.clone(), &self.variables);
+        let scope = Scope::over(Rc::clone(documents), params.clone(), &self.variables);
         let mut budget = Some(POLICY_LIMIT);
         let spend = |budget: &mut Option<u64>, cost| {
             *budget = budget.and_then(|left: u64| left.checked_sub(cost));
@@ -331,19 +335,19 @@ impl Policy {
                 }
             });
         }
-        (decisions, self.annotate(validations, source, params))
+        (decisions, self.annotate(validations, documents, params))
     }
 
     fn annotate(
         &self,
         validations: &Validations,
-        source: &dyn Source,
+        documents: &Rc<Documents<'_>>,
         params: &Value,
     ) -> Vec<Annotation> {
         if validations.annotations.is_empty() {
             return Vec::new();
         }
-        let scope = Scope::new(source, params.clone(), &self.variables);
+        let scope = Scope::over(Rc::clone(documents), params.clone(), &self.variables);
         let mut annotations = Vec::new();
         let fails = self.failure_policy == FailurePolicy::Fail;
         let mut budget = POLICY_LIMIT;
@@ -377,6 +381,17 @@ impl Policy {
             }
         }
         annotations
+    }
+}
+
+// === impl Validations ===
+
+impl Validations {
+    pub(super) fn programs(&self) -> impl Iterator<Item = &Program> {
+        let rules = self.rules.iter();
+        let rules =
+            rules.flat_map(|rule| [&rule.program].into_iter().chain(&rule.message_expression));
+        rules.chain(self.annotations.iter().map(|(_, program)| program))
     }
 }
 

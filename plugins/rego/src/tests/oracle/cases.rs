@@ -12,6 +12,7 @@ use crate::inventory;
 use crate::program::Program;
 use crate::template::{self, Template};
 use crate::tests::library::{one, suites, yaml};
+use crate::tests::parts;
 
 /// A template with the cases of its suite.
 pub(super) struct Subject {
@@ -222,9 +223,9 @@ fn review(document: Json) -> Json {
 // === impl Batch ===
 
 impl Batch {
-    /// Evaluates a review with regorus, as the plugin does.
+    /// Evaluates a review with regorus, as the plugin does: with the parts that the Rego reads.
     pub(super) fn evaluate(&self, input: &Input) -> super::Answer {
-        let review = regorus::Value::from_json_str(&input.review.to_string()).unwrap();
+        let review = parts::read(&input.review, &self.program.shape);
         let parameters = regorus::Value::from(input.parameters.clone());
         let violations = self.program.violations(&review, &parameters)?;
         let violations = violations

@@ -1,0 +1,289 @@
+//! Reads a value by its shape.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::{Need, Shape, is_index};
+
+/// What is at a place.
+pub enum Look<V> {
+    /// A scalar, as a whole.
+    Scalar(V),
+    /// An array, with the number of its elements.
+    Array(usize),
+    /// An object.
+    Object,
+}
+
+/// The host, and the kind of values that a policy works with.
+pub trait Reader {
+    /// A value.
+    type Value: Clone;
+
+    /// Looks at several places, with one question to the host. None for a place where nothing is.
+    fn look(&self, pointers: &[String]) -> Vec<Option<Look<Self::Value>>>;
+
+    /// Returns the member names of the object at a place, as they are.
+    fn keys(&self, pointer: &str) -> Vec<String>;
+
+    /// Returns the whole value at a place. None where nothing is.
+    fn whole(&self, pointer: &str) -> Option<Self::Value>;
+
+    /// Makes null.
+    fn null(&self) -> Self::Value;
+
+    /// Makes a list.
+    fn list(&self, elements: Vec<Self::Value>) -> Self::Value;
+
+    /// Makes an object.
+    fn object(&self, members: Vec<(&str, Self::Value)>) -> Self::Value;
+}
+
+/// The most places that one question may ask for. Beyond that, the host sends the values around them as a whole.
+const MOST: usize = 512;
+
+/// A place with its members, whose names the shape has. One question asks about all of them.
+struct Asked<'s> {
+    shape: &'s Shape,
+    pointer: String,
+    /// The number of the answer. None for a place that is only the way to its members.
+    answer: Option<usize>,
+    members: Vec<(&'s str, Asked<'s>)>,
+}
+
+/// A value whose elements are not read yet.
+enum Part<'s, V> {
+    Ready(Option<V>),
+    /// A place without members, which is asked about again.
+    Again,
+    List(usize),
+    /// An object, all of whose members are read.
+    Members(Vec<String>),
+    /// The object's members, and whether it exists without them.
+    Object(Vec<(&'s str, Part<'s, V>)>, bool),
+}
+
+/// The shape of a place of which only the type is open.
+static KIND: Shape = Shape {
+    need: Need::Kind,
+    members: BTreeMap::new(),
+    each: None,
+};
+
+/// Elements and members whose number the first answer has told.
+type Below<'s> = Vec<(String, &'s Shape)>;
+
+/// Returns the values at several places, each with the parts that its shape names. Of other parts there is nothing, except
+/// that a list has all of its elements. A place whose shape needs nothing but parts is absent if it has none of them.
+pub fn read<R: Reader>(reader: &R, wanted: &[(&str, &Shape)]) -> Vec<Option<R::Value>> {
+    let wanted = wanted.iter();
+    let wanted: Below<'_> = wanted
+        .map(|(pointer, shape)| ((*pointer).to_owned(), *shape))
+        .collect();
+    level(reader, &wanted)
+}
+
+/// Returns the value at a place that the host has been asked about before, with the parts that its shape names.
+pub fn complete<R: Reader>(
+    reader: &R,
+    pointer: &str,
+    shape: &Shape,
+    look: Look<R::Value>,
+) -> Option<R::Value> {
+    let mut pointers = Vec::new();
+    let mut asked = Asked::new(pointer.to_owned(), shape, &mut pointers);
+    if asked.answer.is_some() {
+        // The first answer is known.
+        pointers.remove(0);
+    }
+    let mut answers = vec![Some(look)];
+    if matches!(answers[0], Some(Look::Object)) && !pointers.is_empty() {
+        answers.extend(reader.look(&pointers));
+    } else {
+        answers.resize_with(pointers.len() + 1, || None);
+    }
+    if asked.answer.is_none() {
+        asked.shift();
+    }
+    asked.answer = Some(0);
+    let mut below = Vec::new();
+    let part = asked.part(reader, &mut answers, &mut below);
+    let mut below = level(reader, &below).into_iter();
+    part.finished(reader, &mut below)
+}
+
+fn level<R: Reader>(reader: &R, wanted: &[(String, &Shape)]) -> Vec<Option<R::Value>> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let mut pointers = Vec::new();
+    let asked: Vec<Asked<'_>> = wanted
+        .iter()
+        .map(|(pointer, shape)| Asked::new(pointer.clone(), shape, &mut pointers))
+        .collect();
+    let mut answers = match pointers.is_empty() {
+        true => Vec::new(),
+        false => reader.look(&pointers),
+    };
+    let mut below = Vec::new();
+    let parts: Vec<Part<'_, R::Value>> = asked
+        .iter()
+        .map(|one| one.part(reader, &mut answers, &mut below))
+        .collect();
+    let mut below = level(reader, &below).into_iter();
+    let parts = parts.into_iter();
+    parts
+        .map(|part| part.finished(reader, &mut below))
+        .collect()
+}
+
+// === impl Asked ===
+
+impl<'s> Asked<'s> {
+    fn new(pointer: String, shape: &'s Shape, pointers: &mut Vec<String>) -> Self {
+        // Whoever has a member is an object, so that only the others are asked about later.
+        let has_members = shape.need == Need::Kind
+            && !shape.members.is_empty()
+            && !shape.members.keys().any(|name| is_index(name));
+        let asks = shape.each.is_some() || shape.need != Need::Below && !has_members;
+        let answer = asks.then(|| {
+            pointers.push(pointer.clone());
+            pointers.len() - 1
+        });
+        let mut members = Vec::new();
+        if shape.each.is_none() {
+            for (name, shape) in &shape.members {
+                let pointer = joined(&pointer, &escaped(name));
+                members.push((&**name, Self::new(pointer, shape, pointers)));
+            }
+        }
+        Self {
+            shape,
+            pointer,
+            answer,
+            members,
+        }
+    }
+
+    /// Whether one of the members exists.
+    fn has_any<V>(&self, answers: &[Option<Look<V>>]) -> bool {
+        self.members.iter().any(|(_, member)| match member.answer {
+            Some(answer) => answers.get(answer).is_some_and(Option::is_some),
+            None => member.has_any(answers),
+        })
+    }
+
+    /// Makes room for an answer before those of the members.
+    fn shift(&mut self) {
+        for (_, member) in &mut self.members {
+            if let Some(answer) = &mut member.answer {
+                *answer += 1;
+            }
+            member.shift();
+        }
+    }
+
+    fn part<R: Reader>(
+        &self,
+        reader: &R,
+        answers: &mut Vec<Option<Look<R::Value>>>,
+        below: &mut Below<'s>,
+    ) -> Part<'s, R::Value> {
+        let shape = self.shape;
+        let look = match self.answer {
+            Some(answer) => answers.get_mut(answer).and_then(Option::take),
+            None if shape.need == Need::Kind && !self.has_any(answers) => {
+                below.push((self.pointer.clone(), &KIND));
+                return Part::Again;
+            }
+            None => Some(Look::Object),
+        };
+        match look {
+            None => Part::Ready(None),
+            Some(Look::Scalar(value)) => Part::Ready(Some(value)),
+            Some(_) if shape.need == Need::Whole => Part::Ready(reader.whole(&self.pointer)),
+            Some(Look::Array(length)) => match &shape.each {
+                None => Part::Ready(Some(reader.list(vec![reader.null(); length]))),
+                Some(_) if below.len() + length > MOST => Part::Ready(reader.whole(&self.pointer)),
+                Some(each) => {
+                    below.reserve(length);
+                    for index in 0..length {
+                        below.push((joined(&self.pointer, &index.to_string()), &**each));
+                    }
+                    Part::List(length)
+                }
+            },
+            Some(Look::Object) => match &shape.each {
+                None => {
+                    let members = self.members.iter();
+                    let members = members
+                        .map(|(name, member)| (*name, member.part(reader, answers, below)))
+                        .collect();
+                    let exists = self.answer.is_some() || shape.need == Need::Kind;
+                    Part::Object(members, exists)
+                }
+                Some(each) => {
+                    let names = reader.keys(&self.pointer);
+                    if below.len() + names.len() > MOST {
+                        return Part::Ready(reader.whole(&self.pointer));
+                    }
+                    for name in &names {
+                        let shape = shape.members.get(name).unwrap_or(each);
+                        below.push((joined(&self.pointer, &escaped(name)), shape));
+                    }
+                    Part::Members(names)
+                }
+            },
+        }
+    }
+}
+
+// === impl Part ===
+
+impl<V: Clone> Part<'_, V> {
+    fn finished<R: Reader<Value = V>>(
+        self,
+        reader: &R,
+        below: &mut impl Iterator<Item = Option<V>>,
+    ) -> Option<V> {
+        match self {
+            Self::Ready(value) => value,
+            Self::Again => below.next().flatten(),
+            Self::List(length) => {
+                let elements = below.by_ref().take(length);
+                // Every element exists, even if nothing of it is read.
+                let elements =
+                    elements.map(|value| value.unwrap_or_else(|| reader.object(Vec::new())));
+                Some(reader.list(elements.collect()))
+            }
+            Self::Members(names) => {
+                let values = below.by_ref().take(names.len());
+                let members = names.iter().zip(values);
+                let members = members.filter_map(|(name, value)| Some((&**name, value?)));
+                Some(reader.object(members.collect()))
+            }
+            Self::Object(members, exists) => {
+                let mut found = Vec::with_capacity(members.len());
+                for (name, member) in members {
+                    found.extend(member.finished(reader, below).map(|value| (name, value)));
+                }
+                (exists || !found.is_empty()).then(|| reader.object(found))
+            }
+        }
+    }
+}
+
+fn joined(pointer: &str, token: &str) -> String {
+    let mut joined = String::with_capacity(pointer.len() + 1 + token.len());
+    joined.push_str(pointer);
+    joined.push('/');
+    joined.push_str(token);
+    joined
+}
+
+pub(crate) fn escaped(token: &str) -> Cow<'_, str> {
+    match token.contains(['~', '/']) {
+        true => token.replace('~', "~0").replace('/', "~1").into(),
+        false => token.into(),
+    }
+}
