@@ -5,12 +5,13 @@ mod name;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::limit;
 use super::read::{Fields, Node};
 use super::registry::Reference;
-use super::signature::{SignaturePolicy, read_image_policies};
+use super::signature::{SignaturePolicy, TrustedRoot, TufSource, read_image_policies};
 
 pub use name::ImageNameError;
 
@@ -71,16 +72,22 @@ const REGISTRY_EXPECTED: &str =
 
 impl Images {
     /// Reads the section. None if the entry has none. The section alone grants the capability, as `lookups` do.
-    pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> Option<Self> {
+    /// `root` is the trusted root of the file, for a section without its own.
+    pub(super) fn read(
+        fields: &mut Fields<'_>,
+        folder: &Path,
+        root: Option<&TrustedRoot>,
+    ) -> Option<Self> {
         let node = fields.optional(KEY)?;
         let mut section = node.object()?;
         let registries = section
             .required("registries", REGISTRIES_EXPECTED)
             .and_then(|node| read_registries(&node));
-        let root = section
+        let own = section
             .optional("trustedRoot")
-            .and_then(|node| node.path_in(folder));
-        let policies = read_image_policies(&mut section, folder, root.as_ref());
+            .and_then(|node| node.path_in(folder))
+            .map(TrustedRoot::File);
+        let policies = read_image_policies(&mut section, folder, own.as_ref().or(root));
         let verified_for = section.duration(
             &limit::IMAGES_VERIFIED,
             limit::IMAGES_VERIFIED.default_duration(),
@@ -137,6 +144,11 @@ impl Images {
             });
         }
         Ok(found)
+    }
+
+    /// Lists the TUF repositories that publish the trusted roots of the policies.
+    pub fn tuf_sources(&self) -> impl Iterator<Item = &Arc<TufSource>> {
+        self.policies.iter().filter_map(SignaturePolicy::tuf_source)
     }
 
     /// Lists the files that the policies read: keys and trusted roots.

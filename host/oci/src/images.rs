@@ -79,7 +79,7 @@ impl Registry {
         policy: &Readied,
     ) -> Result<Judged, RegistryError> {
         let mut session = self.session(image)?;
-        let trusted = policy.of(image);
+        let trusted = policy.now_of(image, &self.roots)?;
         let manifest = match policy.policy().minimum_version {
             // Only the version is in the manifest.
             None => Vec::new(),

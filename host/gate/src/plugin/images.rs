@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_config::Registries;
-use tollgate_oci::{ImageObserver, Images};
+use tollgate_oci::{ImageObserver, Images, TrustedRoots};
 use tollgate_telemetry::metrics::Metrics;
 
 /// Counts what happens about images.
@@ -11,8 +11,16 @@ use tollgate_telemetry::metrics::Metrics;
 struct Counted(Arc<Metrics>);
 
 /// Creates the client that verifies images with these registries.
-pub(super) fn of(registries: Registries, metrics: &Arc<Metrics>) -> Images {
-    Images::new(registries, Arc::new(Counted(metrics.clone())))
+pub(super) fn of(
+    registries: Registries,
+    roots: &Arc<TrustedRoots>,
+    metrics: &Arc<Metrics>,
+) -> Images {
+    Images::new(
+        registries,
+        roots.clone(),
+        Arc::new(Counted(metrics.clone())),
+    )
 }
 
 // === impl Counted ===

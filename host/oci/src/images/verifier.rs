@@ -13,7 +13,7 @@ use super::cache::{Cache, Key, Lifetimes, Subject};
 use super::looks::Looks;
 use super::{ImageObserver, Judged, Requests};
 use crate::signature::Readied;
-use crate::{Registry, RegistryError};
+use crate::{Registry, RegistryError, TrustedRoots};
 
 /// The images of a host: a client for registries, and the answers so far.
 #[derive(Clone)]
@@ -52,10 +52,16 @@ const NO_RESULT: &str = "the registry does not answer";
 impl Images {
     /// Creates the client. It asks nothing before a plugin does. `registries` has the CAs and credentials.
     #[must_use]
-    pub fn new(registries: Registries, observer: Arc<dyn ImageObserver>) -> Self {
+    /// `roots` are the trusted roots from TUF repositories.
+    pub fn new(
+        registries: Registries,
+        roots: Arc<TrustedRoots>,
+        observer: Arc<dyn ImageObserver>,
+    ) -> Self {
         let requests = Arc::new(Requests(observer.clone()));
         let registry = Registry::new(registries)
             .without_cache()
+            .with_roots(roots)
             .with_progress(Some(requests));
         Self(Arc::new(Inner {
             registry,
@@ -71,7 +77,7 @@ impl Images {
     /// When a file cannot be used.
     pub fn of(&self, grant: &Grant) -> Result<BoundImages, RegistryError> {
         let policies = grant.policies.iter().map(|policy| {
-            let readied = Arc::new(Readied::read(policy)?);
+            let readied = Arc::new(Readied::read(policy, self.0.registry.roots())?);
             let digest = readied.digest();
             Ok((readied, digest))
         });
