@@ -1,4 +1,5 @@
-//! `cargo xtask oracles`: records answers of cosign and OPA, which the tests replay, and compares Tollgate with OPA.
+//! `cargo xtask oracles`: records answers of cosign, python-tuf and OPA, which the tests replay, and compares Tollgate with
+//! OPA.
 
 pub(crate) mod opa;
 
@@ -16,12 +17,14 @@ use serde_json::{Value, json};
 use crate::terminal;
 use crate::workspace::Workspace;
 
-/// Record answers of cosign and OPA, and compare the plugin `rego` with OPA.
+/// Record answers of cosign, python-tuf and OPA, and compare the plugin `rego` with OPA.
 ///
 /// Builds cosign 2.6 and 3 and the CNCF's registry through the Go module proxy, which takes some minutes the first time, and
 /// keeps them in $XDG_CACHE_HOME/tollgate/oracles (~/.cache/tollgate/oracles). Signs with each of them, with a key of each
 /// kind and in each format, to files and to two registries on loopback, and attests an SBOM. Writes the results to files of
 /// `host/oci`, which the tests replay. Needs Go and openssl. No signature leaves this machine.
+///
+/// Installs python-tuf from PyPI, and writes a TUF repository with it to a file of `host/oci`. Needs Python.
 ///
 /// Builds OPA in the same way. Evaluates random objects with each template of Gatekeeper's library, with OPA and with
 /// the plugin `rego` as a native library, and prints a table and an example of each difference. Fails on a difference
@@ -45,6 +48,7 @@ pub(crate) struct Oracles {
 enum Oracle {
     Cosign,
     Opa,
+    Tuf,
 }
 
 /// A version of cosign.
@@ -85,6 +89,8 @@ const DIGEST: &str = "sha256:6709a7cac516f66eaafca9072c7eea2de1217ef62cb4f204308
 /// The annotation that binds a bundle to a repository.
 const ANNOTATION: &str = "dev.tollgate.repository=registry.example.com/policies/guard";
 const RECORDED: &str = "host/oci/src/signature/tests/recorded.json";
+const RECORDED_REPOSITORY: &str = "host/oci/src/tuf/tests/python-tuf.json";
+const PYTHON_TUF: [&str; 2] = ["tuf==6.0.0", "securesystemslib[crypto]==1.6.0"];
 const RECORDED_REGISTRIES: &str = "host/oci/src/signature/tests/registries.json";
 
 // === impl Oracles ===
@@ -99,8 +105,41 @@ impl Oracles {
         if asks(Oracle::Cosign) {
             record_signatures(&workspace)?;
         }
+        if asks(Oracle::Tuf) {
+            record_repository(&workspace)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Writes a TUF repository with python-tuf to the file that the tests replay.
+fn record_repository(workspace: &Workspace) -> anyhow::Result<()> {
+    let environment = registries::tools()?.join("python-tuf-6.0.0");
+    let python = environment.join("bin/python");
+    if !python.is_file() {
+        run(Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(&environment))?;
+        run(Command::new(&python)
+            .args(["-m", "pip", "install", "--quiet"])
+            .args(PYTHON_TUF))?;
+    }
+    let script = workspace.root().join("xtask/src/oracles/tuf_repository.py");
+    let output = Command::new(&python)
+        .arg(&script)
+        .output()
+        .context("cannot run python-tuf")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(
+        output.status.success(),
+        "python-tuf failed: {}",
+        said.trim()
+    );
+    let path = workspace.root().join(RECORDED_REPOSITORY);
+    std::fs::write(&path, output.stdout)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    terminal::paragraph("", &format!("wrote {RECORDED_REPOSITORY}"));
+    Ok(())
 }
 
 /// Signs with each cosign, and writes the signatures to the file that the tests replay.

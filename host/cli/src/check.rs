@@ -6,6 +6,7 @@ mod lookups;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
@@ -15,7 +16,7 @@ use tollgate::setup::{Folder, Options, Setup, check_folder};
 use tollgate_admission::chain;
 use tollgate_config::kubernetes::{Finding, check_rules};
 use tollgate_config::{
-    CollectorConfig, Exception, FailurePolicy, Mode, PluginConfig, why_everybody,
+    CollectorConfig, Exception, FailurePolicy, Mode, PluginConfig, TufSource, why_everybody,
 };
 use tollgate_engine::ConfiguredBy;
 use tollgate_gate::plugin::{Plugin, PluginState};
@@ -131,6 +132,15 @@ impl Check {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
+        for line in runtime.block_on(trusted_roots(&setup, &plugins)) {
+            match line {
+                Ok(root) => say!("signatures.tuf: ok, {root}"),
+                Err(reason) => {
+                    failed = true;
+                    say!("signatures.tuf: NO TRUSTED ROOT: {reason}");
+                }
+            }
+        }
         let set = runtime.block_on(setup.loader.load_all(plugins));
         for plugin in set.all() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
@@ -170,6 +180,19 @@ impl Check {
         }
         Ok(exit_code(failed))
     }
+}
+
+/// Refreshes the trusted roots of TUF repositories. Returns each root in use, or the reason why there is none.
+async fn trusted_roots(setup: &Setup, plugins: &[PluginConfig]) -> Vec<Result<String, String>> {
+    let mut sources: Vec<Arc<TufSource>> = Vec::new();
+    let enabled = plugins.iter().filter(|plugin| plugin.enabled);
+    for source in enabled.flat_map(PluginConfig::tuf_sources) {
+        if !sources.contains(source) {
+            sources.push(source.clone());
+        }
+    }
+    let reports = setup.loader.roots().refresh(&sources).await;
+    reports.into_iter().map(|report| report.in_use).collect()
 }
 
 fn exit_code(failed: bool) -> ExitCode {

@@ -306,6 +306,9 @@ impl Inspected {
                     "met": signed.is_trusted(),
                     "missing": signed.missing,
                 });
+                if let Some(root) = &signed.root {
+                    value["policy"]["root"] = root.as_str().into();
+                }
             }
         }
         value
@@ -371,6 +374,9 @@ fn print_signatures(signed: &Signed) {
             true => say!("  policy       {GOOD}{} is met{GOOD:#}", plain(policy)),
             false => say!("  policy       {BAD}{} is not met{BAD:#}", plain(policy)),
         }
+    }
+    if let Some(root) = &signed.root {
+        say!("  root         {}", plain(root));
     }
     for missing in &signed.missing {
         say!("               {BAD}{}{BAD:#}", plain(missing));

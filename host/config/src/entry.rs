@@ -15,10 +15,10 @@ impl Config {
     #[must_use]
     pub fn signatures(&self, folder: &Path) -> Signatures {
         let unused = Collector::default();
+        let default = Signatures::kept_in(self.registries.cache_directory.as_deref());
         let fields = Node::root(self.written.value(), &unused).object();
-        let read = fields.map(|mut fields| {
-            Signatures::read(fields.section("signatures"), folder, &Signatures::default())
-        });
+        let read = fields
+            .map(|mut fields| Signatures::read(fields.section("signatures"), folder, &default));
         read.unwrap_or_default()
     }
 
@@ -50,11 +50,12 @@ impl Config {
     /// Reads the values that entries take from the file.
     pub(crate) fn defaults(&self, folder: &Path) -> Defaults {
         let max_calls = self.engine.max_concurrent_calls;
+        let cache = self.registries.cache_directory.as_deref();
         // The file was read without problems, so its defaults have none.
         let unused = Collector::default();
         Node::root(self.written.value(), &unused)
             .object()
-            .map(|mut fields| read_defaults(&mut fields, folder, max_calls))
+            .map(|mut fields| read_defaults(&mut fields, folder, max_calls, cache))
             .unwrap_or_default()
     }
 }

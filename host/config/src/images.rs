@@ -5,13 +5,14 @@ mod name;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::limit;
 use super::plugin::is_label;
 use super::read::{Fields, Node};
 use super::registry::Reference;
-use super::signature::{SignaturePolicy, read_image_policies};
+use super::signature::{SignaturePolicy, TrustedRoot, TufSource, read_image_policies};
 
 pub use name::ImageNameError;
 
@@ -79,7 +80,12 @@ const NAMESPACE_EXPECTED: &str =
 
 impl Images {
     /// Reads the section. None if the entry has none. The section alone grants the capability, as `lookups` do.
-    pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> Option<Self> {
+    /// `root` is the trusted root of the file, for a section without its own.
+    pub(super) fn read(
+        fields: &mut Fields<'_>,
+        folder: &Path,
+        root: Option<&TrustedRoot>,
+    ) -> Option<Self> {
         let node = fields.optional(KEY)?;
         let mut section = node.object()?;
         let registries = section
@@ -87,10 +93,11 @@ impl Images {
             .and_then(|node| read_registries(&node));
         let namespaces = section.optional("pullSecretNamespaces");
         let namespaces = namespaces.map_or(Some(Vec::new()), |node| read_namespaces(&node));
-        let root = section
+        let own = section
             .optional("trustedRoot")
-            .and_then(|node| node.path_in(folder));
-        let policies = read_image_policies(&mut section, folder, root.as_ref());
+            .and_then(|node| node.path_in(folder))
+            .map(TrustedRoot::File);
+        let policies = read_image_policies(&mut section, folder, own.as_ref().or(root));
         let verified_for = section.duration(
             &limit::IMAGES_VERIFIED,
             limit::IMAGES_VERIFIED.default_duration(),
@@ -155,6 +162,11 @@ impl Images {
     pub fn reads_pull_secrets_in(&self, namespace: &str) -> bool {
         let mut listed = self.pull_secret_namespaces.iter();
         listed.any(|listed| **listed == *namespace)
+    }
+
+    /// Lists the TUF repositories that publish the trusted roots of the policies.
+    pub fn tuf_sources(&self) -> impl Iterator<Item = &Arc<TufSource>> {
+        self.policies.iter().filter_map(SignaturePolicy::tuf_source)
     }
 
     /// Lists the files that the policies read: keys and trusted roots.

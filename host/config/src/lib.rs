@@ -83,7 +83,7 @@ pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, Ser
 pub use serving::{Serving, ServingPlugin, ServingState};
 pub use signature::{
     Attestations, Provenance, SignaturePolicy, SignatureRequirement, Signatures, Signer,
-    SignerProof, TextPattern, Version,
+    SignerProof, TextPattern, TrustedRoot, TufSource, Version,
 };
 pub use startup::{PeerAddress, Startup};
 pub use telemetry::{CollectorConfig, CollectorHeader, DecisionExport, Telemetry, TraceExport};
@@ -288,7 +288,8 @@ fn read_config(document: &Value, folder: &Path, problems: &problem::Collector) -
         );
     }
     let max_calls = engine.max_concurrent_calls;
-    let defaults = read_defaults(&mut fields, folder, max_calls);
+    let cache = registries.cache_directory.as_deref();
+    let defaults = read_defaults(&mut fields, folder, max_calls, cache);
     let tenancy = Tenancy::read(&mut fields, folder, &cluster, &engine, &defaults);
     let allow_empty = fields
         .optional("allowEmpty")
@@ -354,15 +355,24 @@ fn read_config(document: &Value, folder: &Path, problems: &problem::Collector) -
     })
 }
 
-/// Reads the values that entries take from the file.
-fn read_defaults(fields: &mut read::Fields<'_>, folder: &Path, max_calls: u32) -> Defaults {
+/// Reads the values that entries take from the file. `cache` is the folder for pulled artifacts.
+fn read_defaults(
+    fields: &mut read::Fields<'_>,
+    folder: &Path,
+    max_calls: u32,
+    cache: Option<&Path>,
+) -> Defaults {
     Defaults {
         limits: Limits::read(fields.section("limits"), &Limits::default(), max_calls),
         conflicts: fields
             .optional("conflicts")
             .and_then(|node| node.word(Conflicts::WORDS))
             .unwrap_or_default(),
-        signatures: Signatures::read(fields.section("signatures"), folder, &Signatures::default()),
+        signatures: Signatures::read(
+            fields.section("signatures"),
+            folder,
+            &Signatures::kept_in(cache),
+        ),
         log_identities: read_log_identities(fields.section("log")),
     }
 }

@@ -220,6 +220,10 @@ limits! {
         "timer around one request to the collector", "none: Tollgate tries again, and then drops the decisions";
     MAX_EXPORT_QUEUE = "telemetry.decisions.maxQueue" Bytes 4 * MI, 64 * KI => GI,
         "counted over the decisions that wait to be exported", "none: the review is answered, but its decision is not exported";
+    TUF_REFRESH = "signatures.tuf.refreshInterval" Duration 60 * MINUTE, MINUTE => 24 * 60 * MINUTE,
+        "age of the last complete refresh of the trusted root", "none: Tollgate asks the repository again";
+    TUF_LAST_KNOWN_GOOD = "signatures.tuf.lastKnownGoodFor" Duration 7 * 24 * 60 * MINUTE, 0 => 90 * 24 * 60 * MINUTE,
+        "time since the metadata of the trusted root has expired", "none: keyless signatures do not count; loaded plugins keep serving";
     IMAGES_VERIFIED = "plugins[].images.verifiedFor" Duration 60 * MINUTE, SECOND => 30 * 24 * 60 * MINUTE,
         "age of the verification of a digest", "none: Tollgate asks the registry again";
     IMAGES_REFUSED = "plugins[].images.refusedFor" Duration 30 * SECOND, SECOND => 60 * MINUTE,

@@ -22,7 +22,7 @@ use super::rollout::Rollout;
 use super::rule::Match;
 use super::schema::Values;
 use super::shadow::{Live, Shadow};
-use super::signature::Signatures;
+use super::signature::{Signatures, TufSource};
 use super::written::Written;
 
 /// The configuration of one plugin.
@@ -245,6 +245,13 @@ impl PluginConfig {
             && self.lookups == other.lookups
     }
 
+    /// Lists the TUF repositories that publish the trusted roots of the plugin and of the images that it may have
+    /// verified.
+    pub fn tuf_sources(&self) -> impl Iterator<Item = &Arc<TufSource>> {
+        let images = self.images.iter().flat_map(|images| images.tuf_sources());
+        self.signatures.tuf_sources().chain(images)
+    }
+
     /// Returns whether this is a shadow version, which decides nothing.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
@@ -307,7 +314,7 @@ impl PluginConfig {
         if access.is_some() {
             capabilities.insert(Capability::Access);
         }
-        let images = Images::read(&mut fields, folder).map(Arc::new);
+        let images = Images::read(&mut fields, folder, defaults.signatures.root()).map(Arc::new);
         if images.is_some() {
             capabilities.insert(Capability::Images);
         }

@@ -171,6 +171,11 @@ impl Reference {
     }
 }
 
+/// Returns whether text is the name of a host, with an optional port.
+pub(super) fn is_host_name(text: &str) -> bool {
+    HOST.as_ref().is_some_and(|regex| regex.is_match(text))
+}
+
 /// Returns whether text is a host: it has a dot or a port, or is localhost. So `policies/image-rewrite:1.4` has no
 /// host.
 fn is_host(text: &str) -> bool {
@@ -286,7 +291,7 @@ impl RegistryHost {
         let mut fields = node.object()?;
         let host = fields.required("host", HOST_EXPECTED).and_then(|node| {
             let text = node.text(HOST_EXPECTED)?;
-            let valid = HOST.as_ref().is_some_and(|regex| regex.is_match(text));
+            let valid = is_host_name(text);
             if !valid {
                 node.reject(HOST_EXPECTED);
             }

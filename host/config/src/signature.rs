@@ -2,11 +2,12 @@
 
 mod pattern;
 mod read;
+mod root;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use time::OffsetDateTime;
@@ -16,6 +17,7 @@ use super::registry::Reference;
 
 pub use pattern::TextPattern;
 pub(super) use read::read_image_policies;
+pub use root::{TrustedRoot, TufSource};
 pub use semver::Version;
 
 /// The signatures and attestations that artifacts must have before Tollgate loads them. Cloning is cheap.
@@ -25,6 +27,10 @@ pub struct Signatures {
     policies: Arc<[SignaturePolicy]>,
     /// Whether the policies were written as `policies`, and not as the short form `keys`.
     is_by_repository: bool,
+    /// The trusted root of the section, which images use, too.
+    root: Option<TrustedRoot>,
+    /// The cache folder, which keeps the metadata of a TUF repository.
+    cache: Option<PathBuf>,
 }
 
 /// The signatures and attestations that artifacts of some repositories must have.
@@ -47,7 +53,7 @@ pub struct SignaturePolicy {
     /// Whether a signature must name the repository that the artifact is loaded from.
     pub bind_repository: bool,
     /// The trusted root of keyless signatures: certificate authorities, transparency logs, timestamp authorities.
-    pub trusted_root: Option<PathBuf>,
+    pub trusted_root: Option<TrustedRoot>,
 }
 
 /// A person or a system that may sign.
@@ -119,7 +125,16 @@ impl Signatures {
         let signers = paths.into_iter().map(Signer::of_key).collect();
         Self {
             policies: Arc::from([SignaturePolicy::of_signers(KEYS, signers)]),
-            is_by_repository: false,
+            ..Self::default()
+        }
+    }
+
+    /// No requirements. `cache` is the folder in which sections that are read with this default keep the metadata of a
+    /// TUF repository.
+    pub(crate) fn kept_in(cache: Option<&Path>) -> Self {
+        Self {
+            cache: cache.map(Path::to_owned),
+            ..Self::default()
         }
     }
 
@@ -128,7 +143,7 @@ impl Signatures {
     pub fn of_policy(policy: SignaturePolicy) -> Self {
         Self {
             policies: Arc::from([policy]),
-            is_by_repository: false,
+            ..Self::default()
         }
     }
 
@@ -150,6 +165,16 @@ impl Signatures {
     /// Lists the files that the policies read: keys and trusted roots.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.policies.iter().flat_map(SignaturePolicy::files)
+    }
+
+    /// Lists the TUF repositories that publish the trusted roots of the policies.
+    pub fn tuf_sources(&self) -> impl Iterator<Item = &Arc<TufSource>> {
+        self.policies.iter().filter_map(SignaturePolicy::tuf_source)
+    }
+
+    /// Returns the trusted root of the section.
+    pub(crate) fn root(&self) -> Option<&TrustedRoot> {
+        self.root.as_ref()
     }
 
     /// Whether the requirements come from policies for repositories. If so, nothing else can change them.
@@ -190,7 +215,25 @@ impl SignaturePolicy {
                 SignerProof::Key(path) => Some(path),
                 SignerProof::Identity { .. } => None,
             });
-        keys.chain(&self.trusted_root)
+        let root = self.trusted_root.iter().filter(|_| self.has_identities());
+        let root = root.flat_map(TrustedRoot::files);
+        keys.chain(root)
+    }
+
+    /// Returns the TUF repository that publishes the trusted root, if a signer needs it.
+    #[must_use]
+    pub fn tuf_source(&self) -> Option<&Arc<TufSource>> {
+        match &self.trusted_root {
+            Some(TrustedRoot::Tuf(source)) if self.has_identities() => Some(source),
+            Some(TrustedRoot::Tuf(_) | TrustedRoot::File(_)) | None => None,
+        }
+    }
+
+    /// Whether a signer proves who they are by an identity, for which a trusted root is needed.
+    #[must_use]
+    pub fn has_identities(&self) -> bool {
+        let mut signers = self.signers.iter();
+        signers.any(|signer| matches!(signer.proof, SignerProof::Identity { .. }))
     }
 }
 

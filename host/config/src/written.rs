@@ -19,6 +19,8 @@ pub struct Written(Arc<Value>);
 /// Keys that an entry takes from the file if the entry does not set them.
 const DEFAULTS: [&str; 2] = ["conflicts", "signatures"];
 const PLUGINS: &str = "plugins";
+/// The keys of `signatures` that name a trusted root.
+const ROOTS: [&str; 2] = ["trustedRoot", "tuf"];
 
 // === impl Written ===
 
@@ -138,7 +140,16 @@ impl Config {
         // Each entry already contains the values that it takes from these keys.
         if let Some(keys) = document.as_object_mut() {
             for key in ["limits"].iter().chain(&DEFAULTS) {
-                keys.remove(*key);
+                let value = keys.remove(*key);
+                // Images of any entry take the trusted root from here.
+                let roots = value.iter().filter_map(Value::as_object).flatten();
+                let roots: Map<String, Value> = roots
+                    .filter(|(key, _)| ROOTS.contains(&key.as_str()))
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect();
+                if !roots.is_empty() {
+                    keys.insert((*key).to_owned(), roots.into());
+                }
             }
         }
         document

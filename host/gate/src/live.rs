@@ -22,6 +22,7 @@ mod note;
 mod reclaim;
 mod reconcile;
 mod rollout;
+mod roots;
 mod serving;
 mod status;
 mod task;

@@ -105,6 +105,65 @@ pub enum RootProblem {
     Invalid(String),
 }
 
+/// Why the trusted root of a TUF repository cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TufProblem {
+    /// The pinned root cannot be read.
+    #[error("{}: {error} (signatures.tuf.root)", .path.display())]
+    Pinned {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        error: std::io::Error,
+    },
+    /// The metadata is not valid, or the repository cannot be reached.
+    #[error("{}", line(.0))]
+    Update(sigstore_tuf::Error),
+    /// The refresh took longer than `registries.timeout`.
+    #[error("no complete answer within {seconds} s (registries.timeout)")]
+    TooSlow {
+        /// The limit, in seconds.
+        seconds: u64,
+    },
+    /// The target is no trusted root, or one that Tollgate cannot use.
+    #[error("{0}; expected a trusted_root.json of Sigstore (signatures.tuf.target)")]
+    Invalid(String),
+    /// Nothing is kept, and the repository has not supplied anything.
+    #[error("nothing is kept of it in registries.cacheDirectory, and {failure}")]
+    Nothing {
+        /// Why the repository has not supplied anything.
+        failure: String,
+    },
+    /// The metadata has expired, and the time is over for which it counts nevertheless.
+    #[error(
+        "its {role} metadata expired at {expired} and counted for {counted_for} after that \
+         (signatures.tuf.lastKnownGoodFor); the last refresh: {failure}"
+    )]
+    Expired {
+        /// The role that expired first.
+        role: &'static str,
+        /// The time of the expiry.
+        expired: String,
+        /// The time that it counted after that.
+        counted_for: String,
+        /// Why there is no newer metadata.
+        failure: String,
+    },
+}
+
+/// The error and its causes in one line of limited length. Parts of it come from the repository.
+fn line(error: &sigstore_tuf::Error) -> String {
+    /// Maximum length, in characters.
+    const LONGEST: usize = 1000;
+    let text = chain(error);
+    let cut = text.chars().take(LONGEST);
+    cut.flat_map(|character| match character.is_control() {
+        true => character.escape_default().collect::<Vec<char>>(),
+        false => vec![character],
+    })
+    .collect()
+}
+
 /// Why a file with keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysProblem {

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use tollgate_admission::chain;
 use tollgate_config::{Reference, SignaturePolicy, Signer, SignerProof, TextPattern};
 
-use super::address;
 use super::manifest::{Manifest, is_digest};
 use super::referrers::bundles_in;
 use super::signature::{Form, Proof, PublicKey, Root, Trusted, signatures};
+use super::{address, tuf};
 
 /// Reads a manifest and returns the digest of its one layer.
 ///
@@ -87,6 +87,14 @@ fn proof(key: &[u8], root: Option<Root>, layer: &[u8], form: &Form) -> Result<()
 #[must_use]
 pub fn referrers(list: &[u8]) -> Vec<String> {
     bundles_in(list)
+}
+
+/// Verifies the kept files of a TUF repository from a pinned root, and returns the target.
+///
+/// # Errors
+/// The reason why the files do not count, as an operator reads it.
+pub fn tuf(pinned: &[u8], kept: &[u8], target: &str) -> Result<String, String> {
+    tuf::verify_kept(pinned, kept, target).map_err(|problem| problem.to_string())
 }
 
 /// How harmful an address is: 0 for public, 1 for private, 2 for this machine, 3 for one that is never a registry's.

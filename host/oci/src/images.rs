@@ -109,7 +109,7 @@ impl Registry {
                 }
             }
         };
-        let trusted = policy.of(image);
+        let trusted = policy.now_of(image, &self.roots)?;
         let manifest = match policy.policy().minimum_version {
             // Only the version is in the manifest.
             None => Vec::new(),

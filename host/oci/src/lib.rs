@@ -29,6 +29,7 @@ mod referrers;
 mod session;
 mod signature;
 mod transport;
+mod tuf;
 mod verification;
 
 use std::collections::{BTreeMap, HashMap};
@@ -42,12 +43,13 @@ use reqwest::{Method, StatusCode};
 use tokio::time::timeout;
 use tollgate_admission::chain;
 use tollgate_config::stamp::Stamp;
-use tollgate_config::{Reference, Registries, Signatures, Source};
+use tollgate_config::{Reference, Registries, SignatureRequirement, Signatures, Source, TufSource};
 
 pub use address::AddressError;
 pub use cache::Hold;
 pub use causes::{
     AuthoritiesProblem, ChallengeError, ConnectionError, KeysProblem, RootProblem, SetupError,
+    TufProblem,
 };
 pub use describe::Described;
 pub use images::{BoundImages, ImageObserver, Images};
@@ -55,6 +57,7 @@ pub use last_good::{LastGood, Served};
 pub use manifest::ArtifactError;
 pub use patience::{Patience, Start};
 pub use signature::Found;
+pub use tuf::{Refreshed, RootReport, TrustedRoots};
 pub use verification::Signed;
 
 use cache::{Cache, digest_of};
@@ -73,6 +76,7 @@ pub struct Registry {
     /// The running credential helpers. A change of a registry's CAs does not affect them.
     helpers: Helpers,
     progress: Option<Arc<dyn Progress>>,
+    roots: Arc<TrustedRoots>,
 }
 
 /// A registry's host, with the stamp of the CA file that it was set up with.
@@ -236,6 +240,14 @@ pub enum RegistryError {
         /// The problem.
         problem: RootProblem,
     },
+    /// The trusted root of a TUF repository cannot be used.
+    #[error("the trusted root of {url}: {problem}")]
+    Tuf {
+        /// The URL of the repository.
+        url: String,
+        /// The problem.
+        problem: TufProblem,
+    },
     /// The artifact does not meet the policy of its repository.
     #[error(
         "the artifact {digest} is not signed as the policy {policy} requires: {missing}; found {found}"
@@ -288,6 +300,7 @@ impl Registry {
             .clone()
             .map(|folder: PathBuf| Cache::new(folder, config.max_cache_bytes));
         Self {
+            roots: TrustedRoots::new(config.clone()),
             config,
             cache,
             logged_exceeded: AtomicBool::new(false),
@@ -312,6 +325,23 @@ impl Registry {
         }
     }
 
+    /// Shares the trusted roots of another client.
+    #[must_use]
+    pub fn with_roots(self, roots: Arc<TrustedRoots>) -> Self {
+        Self { roots, ..self }
+    }
+
+    /// The trusted roots that come from TUF repositories.
+    #[must_use]
+    pub fn roots(&self) -> &Arc<TrustedRoots> {
+        &self.roots
+    }
+
+    /// Asks the TUF repositories of trusted roots of which nothing usable is kept.
+    pub async fn ready_roots(&self, tufs: impl Iterator<Item = &Arc<TufSource>>) {
+        self.roots.ready(tufs, self.config.timeout).await;
+    }
+
     fn session<'r>(&'r self, reference: &'r Reference) -> Result<Session<'r>, RegistryError> {
         let host = self.host(&reference.registry)?;
         let progress = self.progress.as_deref();
@@ -324,7 +354,8 @@ impl Registry {
     /// # Errors
     /// When neither the registry nor the cache has the plugin, or when it does not meet its policy.
     pub async fn pull(&self, order: Order<'_>) -> Result<Pulled, RegistryError> {
-        let trust = Trust::read(order.signatures, order.reference)?;
+        let limit = self.config.timeout;
+        let trust = self.trust(order.signatures, order.reference, limit).await?;
         let reference = order.reference;
         let hold = self.hold();
         let pulled = timeout(self.config.timeout, self.try_pull(order, &trust, &hold)).await;
@@ -347,9 +378,9 @@ impl Registry {
         order: Order<'_>,
         start: Start<'_>,
     ) -> Result<Pulled, RegistryError> {
-        let trust = Trust::read(order.signatures, order.reference)?;
         let (host, limit) = (&order.reference.registry, self.config.timeout);
         let short = patience::SHORT.min(limit);
+        let trust = self.trust(order.signatures, order.reference, short).await?;
         let lost = start.patience.is_lost(host, short);
         // A pull that needs no answer from the registry ends without waiting.
         let wait = if lost.is_some() {
@@ -399,6 +430,22 @@ impl Registry {
             },
         };
         self.fall_back(order, &trust, error, hold.clone())
+    }
+
+    /// The requirements for an artifact. If the trusted root comes from a TUF repository and nothing usable is kept of it,
+    /// asks the repository for up to `limit`.
+    async fn trust(
+        &self,
+        signatures: &Signatures,
+        reference: &Reference,
+        limit: Duration,
+    ) -> Result<Trust, RegistryError> {
+        let tuf = match signatures.requirement(reference) {
+            SignatureRequirement::Policy(policy) => policy.tuf_source(),
+            SignatureRequirement::Nothing | SignatureRequirement::Uncovered => None,
+        };
+        self.roots.ready(tuf.into_iter(), limit).await;
+        Trust::read(signatures, reference, &self.roots)
     }
 
     fn too_slow(&self, host: &str) -> RegistryError {
@@ -570,7 +617,7 @@ impl Registry {
         order: Order<'_>,
         digest: &str,
     ) -> Result<Option<(Vec<u8>, Hold)>, RegistryError> {
-        let trust = Trust::read(order.signatures, order.reference)?;
+        let trust = Trust::read(order.signatures, order.reference, &self.roots)?;
         let reference = by_digest(order.reference, digest);
         let order = Order {
             reference: &reference,

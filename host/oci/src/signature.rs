@@ -15,7 +15,7 @@ mod provider;
 mod simple;
 mod statement;
 #[cfg(test)]
-mod testing;
+pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -27,6 +27,7 @@ pub(super) use assessment::Assessment;
 pub use assessment::Found;
 pub(super) use key::PublicKey;
 pub(super) use keyless::Root;
+pub(super) use provider::install as install_provider;
 pub(super) use trust::{Proof, Readied, Trust, Trusted};
 
 use super::RegistryError;

@@ -1,7 +1,7 @@
 //! Verifies that an artifact is signed as its policy requires, with a registry or with the cache alone.
 
 use tokio::time::timeout;
-use tollgate_config::{Reference, Signatures};
+use tollgate_config::{Reference, SignatureRequirement, Signatures};
 
 use super::cache::Cache;
 use super::session::Session;
@@ -17,6 +17,9 @@ pub struct Signed {
     pub tag: String,
     /// The name of the policy; None if no signature is required.
     pub policy: Option<String>,
+    /// The trusted root that keyless signatures were verified with: its source, version and expiry. None if no signer
+    /// needs one.
+    pub root: Option<String>,
     /// The rules of the policy, one in each line.
     pub expected: Vec<String>,
     /// The signatures and attestations that were found.
@@ -38,6 +41,8 @@ impl Registry {
     /// Finds out who has signed an artifact, and whether that meets the policy of its repository. The artifact itself is
     /// not pulled.
     ///
+    /// A trusted root from a TUF repository is refreshed first. If that fails, the kept one counts.
+    ///
     /// # Errors
     /// When the signatures or the files of the policy cannot be read.
     pub async fn signatures(
@@ -45,7 +50,11 @@ impl Registry {
         reference: &Reference,
         signatures: &Signatures,
     ) -> Result<Signed, RegistryError> {
-        let trust = Trust::read(signatures, reference)?;
+        if let SignatureRequirement::Policy(policy) = signatures.requirement(reference) {
+            let tuf: Vec<_> = policy.tuf_source().into_iter().cloned().collect();
+            self.roots.refresh(&tuf).await;
+        }
+        let trust = Trust::read(signatures, reference, &self.roots)?;
         let looking = self.look_for_signatures(reference, &trust);
         let signed = timeout(self.config.timeout, looking).await;
         signed.unwrap_or_else(|_elapsed| Err(self.too_slow(&reference.registry)))
@@ -62,6 +71,7 @@ impl Registry {
         let mut signed = Signed {
             tag: signature::tag(&digest),
             policy: None,
+            root: None,
             expected: Vec::new(),
             found: Vec::new(),
             missing: Vec::new(),
@@ -92,6 +102,7 @@ impl Registry {
                 self.collect(&mut session, trusted, &mut assessment, None)
                     .await?;
                 signed.policy = Some(trusted.name().to_owned());
+                signed.root = trusted.root_place().map(str::to_owned);
                 signed.expected = assessment.expected();
                 signed.missing = assessment.missing();
                 signed.found = assessment.into_found();

@@ -23,6 +23,7 @@ mod images;
 mod lookups;
 mod plugin;
 mod rollout;
+mod roots;
 mod scan;
 mod uses;
 
@@ -38,6 +39,7 @@ use self::plugin::PluginFamilies;
 pub use self::plugin::{Outcome, PluginMetrics};
 use self::rollout::RolloutMetrics;
 pub use self::rollout::RolloutReview;
+use self::roots::RootMetrics;
 pub use self::scan::{ScanMetrics, Scanned};
 pub use self::uses::ExceptionUses;
 
@@ -80,6 +82,7 @@ pub struct Metrics {
     exports: ExportMetrics,
     access: AccessMetrics,
     images: ImageMetrics,
+    roots: RootMetrics,
     shadow_comparisons: Family<ComparisonLabels, Counter>,
     shadow_near_fuel_limit: Family<ComparedPluginLabels, Counter>,
     /// The background scan.
@@ -268,6 +271,7 @@ impl Metrics {
             exports: ExportMetrics::register(&mut registry),
             access: AccessMetrics::register(&mut registry),
             images: ImageMetrics::register(&mut registry),
+            roots: RootMetrics::register(&mut registry),
             shadow_comparisons: Family::default(),
             shadow_near_fuel_limit: Family::default(),
             requests_in_flight: Gauge::default(),

@@ -10,6 +10,7 @@ pub mod protocol;
 pub mod registry;
 pub mod review;
 pub mod rewriting;
+pub mod tuf;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     target("registry", registry::target),
     target("review", review::target),
     target("rewriting", rewriting::target),
+    target("tuf", tuf::target),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8])) -> Target {

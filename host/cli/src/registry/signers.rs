@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use tollgate_config::{SignaturePolicy, Signatures, Signer, SignerProof, TextPattern};
+use tollgate_config::{SignaturePolicy, Signatures, Signer, SignerProof, TextPattern, TrustedRoot};
 
 /// Who must have signed an artifact.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub(in super::super) struct Signers {
     /// Issuer of the identity, such as https://token.actions.githubusercontent.com
     #[arg(long, value_name = "PATTERN", requires = "identity")]
     issuer: Option<String>,
-    /// Trusted root of keyless signatures: a trusted_root.json of Sigstore.
+    /// Trusted root of keyless signatures: a trusted_root.json of Sigstore. A file in --config may have `signatures.tuf`.
     #[arg(long, value_name = "FILE", requires = "identity")]
     trusted_root: Option<PathBuf>,
     /// Accept only signatures that name the repository of the reference. A policy in a file has `bindRepository`.
@@ -50,7 +50,7 @@ impl Signers {
             return None;
         }
         Some(Signatures::of_policy(SignaturePolicy {
-            trusted_root: self.trusted_root.clone(),
+            trusted_root: self.trusted_root.clone().map(TrustedRoot::File),
             bind_repository: self.bind_repository,
             ..SignaturePolicy::of_signers(FLAGS, signers)
         }))

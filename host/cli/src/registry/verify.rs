@@ -55,6 +55,9 @@ impl Verify {
             );
         };
         say!("  policy    {}", plain(policy));
+        if let Some(root) = &signed.root {
+            say!("  root      {}", plain(root));
+        }
         for (index, expected) in signed.expected.iter().enumerate() {
             let label = if index == 0 { "expected" } else { "" };
             say!("  {label:<8}  {}", plain(expected));

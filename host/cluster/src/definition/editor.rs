@@ -104,7 +104,11 @@ mod tests {
         let mut entry = keys_of(&config()["properties"]["plugins"]["items"]);
         assert!(entry.remove(".name") && entry.len() > 60);
         // Policies are about repositories. The file has them, and an entry has them in records only.
-        let of_policies = ["signatures.policies", "signatures.trustedRoot"];
+        let of_policies = [
+            "signatures.policies",
+            "signatures.trustedRoot",
+            "signatures.tuf",
+        ];
         entry.retain(|path| !of_policies.iter().any(|key| path.contains(key)));
         let schema = editor_schema();
         let mut spec = keys_of(&schema["anyOf"][0]["properties"]["spec"]);

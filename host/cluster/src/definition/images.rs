@@ -13,7 +13,7 @@ pub(super) fn images() -> Value {
         "properties": {
             "registries": texts("The registries that may be asked, as images name them, such as docker.io."),
             "pullSecretNamespaces": texts("The namespaces whose Pods bring credentials along, in their imagePullSecrets."),
-            "trustedRoot": text("A trusted root of keyless signatures on the replicas."),
+            "trustedRoot": text("A trusted root of keyless signatures on the replicas. Without it, that of the configuration file."),
             "policies": {
                 "description": "The policies that the plugin may name.",
                 "type": "array", "minItems": 1, "maxItems": MOST_ELEMENTS,

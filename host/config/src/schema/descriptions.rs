@@ -523,6 +523,30 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
         "trusted_root.json of Sigstore, for signers with issuer and subject. Read at each load, never fetched.",
     ),
     (
+        "signatures.tuf",
+        "TUF repository that publishes the trusted root, instead of trustedRoot. Refreshed in the background. Needs registries.cacheDirectory.",
+    ),
+    (
+        "signatures.tuf.url",
+        "URL of the repository, such as https://tuf-repo-cdn.sigstore.dev. The metadata is there, and targets are below targets/.",
+    ),
+    (
+        "signatures.tuf.root",
+        "root.json that you have verified. Every later root must follow from it.",
+    ),
+    (
+        "signatures.tuf.target",
+        "Name of the target that is the trusted root. Default: trusted_root.json.",
+    ),
+    (
+        "signatures.tuf.refreshInterval",
+        "Interval at which Tollgate asks the repository.",
+    ),
+    (
+        "signatures.tuf.lastKnownGoodFor",
+        "How long the trusted root counts after its metadata has expired.",
+    ),
+    (
         "signatures.policies",
         "Policies. The first one that covers a repository decides; a repository that none covers is refused.",
     ),
@@ -746,7 +770,7 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
     ),
     (
         "images.trustedRoot",
-        "Trusted root of keyless signatures, in the JSON format of sigstore. Needed by signers with issuer and subject.",
+        "Trusted root of keyless signatures, in the JSON format of sigstore. Default: that of signatures. Needed by signers with issuer and subject.",
     ),
     (
         "images.policies",

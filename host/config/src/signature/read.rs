@@ -1,6 +1,6 @@
 //! Reads `signatures` from a configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use time::OffsetDateTime;
@@ -8,7 +8,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{
     Attestations, Provenance, SignaturePolicy, Signatures, Signer, SignerProof, TextPattern,
-    Version,
+    TrustedRoot, Version,
 };
 use crate::plugin::{Source, is_label};
 use crate::read::{Fields, Node, quoted};
@@ -75,9 +75,8 @@ impl Signatures {
         let keys = fields
             .optional("keys")
             .and_then(|node| node.elements("PEM files with public keys"));
-        let trusted_root = fields
-            .optional("trustedRoot")
-            .and_then(|node| node.path_in(folder));
+        let root = TrustedRoot::read(&mut fields, folder, default.cache.as_deref());
+        let root = root.or_else(|| default.root.clone());
         let policies = fields
             .optional("policies")
             .and_then(|node| elements(&node, "policies", MOST_POLICIES));
@@ -88,28 +87,31 @@ impl Signatures {
                 "expected either keys or policies: a policy names its keys under `signers`",
             );
         }
-        if fields.has("trustedRoot") && !fields.has("policies") {
-            fields.problem("trustedRoot", "expected none without policies: only their signers with issuer and subject need it");
-        }
         if policies.as_ref().is_some_and(Vec::is_empty) {
             fields.problem(
                 "policies",
                 format!("got an empty list, expected {POLICIES_EXPECTED}"),
             );
         }
-        let policies = policies
-            .map(|nodes| read_policies(&nodes, folder, trusted_root.as_ref(), For::Plugins));
+        let policies =
+            policies.map(|nodes| read_policies(&nodes, folder, root.as_ref(), For::Plugins));
         fields.finish();
-        match (policies, keys) {
+        let read = match (policies, keys) {
             (Some(policies), _) => Self {
                 policies: Arc::from(policies),
                 is_by_repository: true,
+                ..Self::default()
             },
             (None, Some(nodes)) => {
                 let paths = nodes.iter().filter_map(|node| node.path_in(folder));
                 Self::of_keys(paths.collect())
             }
             (None, None) => default.clone(),
+        };
+        Self {
+            root,
+            cache: default.cache.clone(),
+            ..read
         }
     }
 }
@@ -119,7 +121,7 @@ impl Signatures {
 pub(crate) fn read_image_policies(
     fields: &mut Fields<'_>,
     folder: &Path,
-    root: Option<&PathBuf>,
+    root: Option<&TrustedRoot>,
 ) -> Option<Vec<SignaturePolicy>> {
     let node = fields.required("policies", IMAGE_POLICIES_EXPECTED)?;
     let nodes = elements(&node, "policies", MOST_POLICIES)?;
@@ -134,7 +136,7 @@ pub(crate) fn read_image_policies(
 fn read_policies(
     nodes: &[Node<'_>],
     folder: &Path,
-    root: Option<&PathBuf>,
+    root: Option<&TrustedRoot>,
     purpose: For,
 ) -> Vec<SignaturePolicy> {
     let mut policies: Vec<SignaturePolicy> = Vec::with_capacity(nodes.len());
@@ -156,7 +158,12 @@ fn read_policies(
 // === impl SignaturePolicy ===
 
 impl SignaturePolicy {
-    fn read(node: &Node<'_>, folder: &Path, root: Option<&PathBuf>, purpose: For) -> Option<Self> {
+    fn read(
+        node: &Node<'_>,
+        folder: &Path,
+        root: Option<&TrustedRoot>,
+        purpose: For,
+    ) -> Option<Self> {
         let mut fields = node.object()?;
         let name = fields
             .required("name", NAME_EXPECTED)
@@ -217,7 +224,7 @@ impl SignaturePolicy {
 fn check_signers(
     fields: &Fields<'_>,
     signers: &[Signer],
-    root: Option<&PathBuf>,
+    root: Option<&TrustedRoot>,
     timed: bool,
     purpose: For,
 ) {
@@ -243,15 +250,17 @@ fn check_signers(
         }
     }
     if root.is_none() && signers.iter().any(|signer| !is_key(signer)) {
-        let section = match purpose {
-            For::Plugins => "signatures",
-            For::Images => "images",
+        let expected = match purpose {
+            For::Plugins => "signatures.trustedRoot or signatures.tuf",
+            For::Images => {
+                "images.trustedRoot, or signatures.trustedRoot or signatures.tuf of the file,"
+            }
         };
         fields.problem(
             "signers",
             format!(
-                "expected {section}.trustedRoot beside a signer with issuer and subject: it holds the authorities that \
-                 certificates come from"
+                "expected {expected} beside a signer with issuer and subject: it holds the authorities that certificates \
+                 come from"
             ),
         );
     }

@@ -38,7 +38,7 @@ use loads::Track;
 use placement::{Known, Placement, place};
 use reload::Waiter;
 use start::{Recall, Start};
-use tollgate_config::{PluginConfig, PluginName};
+use tollgate_config::{PluginConfig, PluginName, TufSource};
 use trouble::Jitter;
 
 /// The desired state, the serving state, and the work under way between the two.
@@ -290,6 +290,18 @@ impl<C: Code> State<C> {
     pub(crate) fn files(&self) -> Vec<std::path::PathBuf> {
         let enabled = self.desired.iter().filter(|entry| entry.enabled);
         enabled.flat_map(files).cloned().collect()
+    }
+
+    /// The TUF repositories that publish trusted roots of the desired plugins, each once.
+    pub(crate) fn tuf_sources(&self) -> Vec<Arc<TufSource>> {
+        let enabled = self.desired.iter().filter(|entry| entry.enabled);
+        let mut sources: Vec<Arc<TufSource>> = Vec::new();
+        for source in enabled.flat_map(PluginConfig::tuf_sources) {
+            if !sources.contains(source) {
+                sources.push(source.clone());
+            }
+        }
+        sources
     }
 
     /// The plugins that are desired or in effect.

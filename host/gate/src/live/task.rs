@@ -28,6 +28,7 @@ use super::reconcile::{
     Step, Ticket,
 };
 use super::rollout::{self, Page, RolloutRequest, Rollouts};
+use super::roots::{self, RootRefresh};
 use super::serving::serving;
 use super::status::{Status, answer};
 use super::watch::{Reading, Watch, read, stamps};
@@ -96,6 +97,8 @@ struct Work {
     next_caller: u64,
     /// The values of the metrics, by plugin.
     gauges: BTreeMap<PluginName, Gauges>,
+    /// The refresh of trusted roots that is under way.
+    roots: RootRefresh,
 }
 
 /// The values of the metrics for one plugin.
@@ -240,6 +243,8 @@ impl Reconciler {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut rollout_ticks = interval(rollout::PERIOD);
         rollout_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut root_ticks = interval(roots::PERIOD);
+        root_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
         let (fetched, mut all_fetched) = mpsc::channel(FETCHED);
         let mut work = Work::new(pipeline, opened, fetched);
@@ -289,6 +294,10 @@ impl Reconciler {
                     if self.rollouts.tick() {
                         self.republish(&work);
                     }
+                }
+                _ = root_ticks.tick() => {
+                    let sources = self.state.tuf_sources();
+                    work.roots.begin(self.loader.roots(), &self.metrics, sources);
                 }
                 Some(request) = self.rollout_requests.recv() => {
                     let answer = self.rollouts.change(&request.plugin, request.change);
@@ -693,6 +702,7 @@ impl Work {
             queued: Vec::new(),
             next_caller: 0,
             gauges: BTreeMap::new(),
+            roots: RootRefresh::default(),
         }
     }
 

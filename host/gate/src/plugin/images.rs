@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_admission::images::PullSecrets;
 use tollgate_config::Registries;
-use tollgate_oci::{ImageObserver, Images};
+use tollgate_oci::{ImageObserver, Images, TrustedRoots};
 use tollgate_telemetry::metrics::Metrics;
 
 /// Counts what happens about images.
@@ -14,10 +14,12 @@ struct Counted(Arc<Metrics>);
 /// Creates the client that verifies images with these registries, and with the credentials of Pods if there is a reader.
 pub(super) fn of(
     registries: Registries,
+    roots: &Arc<TrustedRoots>,
     metrics: &Arc<Metrics>,
     pull_secrets: Option<Arc<dyn PullSecrets>>,
 ) -> Images {
-    Images::new(registries, Arc::new(Counted(metrics.clone())), pull_secrets)
+    let observer = Arc::new(Counted(metrics.clone()));
+    Images::new(registries, roots.clone(), observer, pull_secrets)
 }
 
 // === impl Counted ===

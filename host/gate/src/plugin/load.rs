@@ -15,7 +15,9 @@ use tollgate_config::{
     SignatureRequirement, Source,
 };
 use tollgate_engine::{ConfiguredBy, Engine, Guest, GuestError};
-use tollgate_oci::{Hold, Images, Order, Pulled, Registry, RegistryError, Served, Start};
+use tollgate_oci::{
+    Hold, Images, Order, Pulled, Registry, RegistryError, Served, Start, TrustedRoots,
+};
 use tollgate_telemetry::metrics::Metrics;
 
 use super::protocol::{self, Manifest};
@@ -191,14 +193,15 @@ impl Loader {
         let store = Store::new(&cache_directory, kept_bytes);
         let compatibility = engine.compatibility();
         let worker = Worker::new(executable, config.max_plugin_bytes, store, compatibility);
-        let images = images::of(Registries::default(), &metrics, None);
+        let registry = Registry::new(Registries::default());
+        let images = images::of(Registries::default(), registry.roots(), &metrics, None);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             engine,
             worker,
             config,
             metrics,
-            registry: Registry::new(Registries::default()),
+            registry,
             images,
             reading: Semaphore::new(processors),
         }
@@ -211,11 +214,18 @@ impl Loader {
         config: Registries,
         pull_secrets: Option<Arc<dyn PullSecrets>>,
     ) -> Self {
+        let registry = Registry::new(config.clone());
         Self {
-            images: images::of(config.clone(), &self.metrics, pull_secrets),
-            registry: Registry::new(config),
+            images: images::of(config, registry.roots(), &self.metrics, pull_secrets),
+            registry,
             ..self
         }
+    }
+
+    /// The trusted roots that come from TUF repositories.
+    #[must_use]
+    pub fn roots(&self) -> &Arc<TrustedRoots> {
+        self.registry.roots()
     }
 
     /// Loads all plugins, up to 16 at once. A plugin that fails is in the set as failed.
@@ -525,6 +535,9 @@ impl Loader {
         );
         let (capabilities, lookups) = (config.capabilities.clone(), config.lookups.clone());
         let (access, granted, images) = (config.access, config.images.clone(), self.images.clone());
+        if let Some(granted) = &granted {
+            self.registry.ready_roots(granted.tuf_sources()).await;
+        }
         let link = move || {
             let bound = granted.as_ref().map(|granted| images.of(granted));
             let bound = bound.transpose().map_err(LoadError::Images)?;

@@ -17,7 +17,7 @@ use super::cache::{Cache, Key, Lifetimes, Subject};
 use super::looks::Looks;
 use super::{ImageObserver, Judged, Requests};
 use crate::signature::Readied;
-use crate::{Registry, RegistryError};
+use crate::{Registry, RegistryError, TrustedRoots};
 
 /// The images of a host: a client for registries, and the answers so far.
 #[derive(Clone)]
@@ -67,10 +67,12 @@ const NO_RESULT: &str = "the registry does not answer";
 
 impl Images {
     /// Creates the client. It asks nothing before a plugin does. `registries` has the CAs and credentials. `pull_secrets`
-    /// reads the credentials of Pods. Without it, an image that needs them has no answer.
+    /// reads the credentials of Pods. Without it, an image that needs them has no answer. `roots` are the trusted roots from
+    /// TUF repositories.
     #[must_use]
     pub fn new(
         registries: Registries,
+        roots: Arc<TrustedRoots>,
         observer: Arc<dyn ImageObserver>,
         pull_secrets: Option<Arc<dyn PullSecrets>>,
     ) -> Self {
@@ -78,6 +80,7 @@ impl Images {
         let requests = Arc::new(Requests(observer.clone()));
         let registry = Registry::new(registries)
             .without_cache()
+            .with_roots(roots)
             .with_progress(Some(requests));
         Self(Arc::new(Inner {
             registry,
@@ -95,7 +98,7 @@ impl Images {
     /// When a file cannot be used.
     pub fn of(&self, grant: &Grant) -> Result<BoundImages, RegistryError> {
         let policies = grant.policies.iter().map(|policy| {
-            let readied = Arc::new(Readied::read(policy)?);
+            let readied = Arc::new(Readied::read(policy, self.0.registry.roots())?);
             let digest = readied.digest();
             Ok((readied, digest))
         });

@@ -2,7 +2,8 @@
 //!
 //! `sigstore-verify` verifies the signature itself, and the certificate's chain up to a trusted root at every proven
 //! time of the signature. It also verifies the certificate's entry in a certificate log, and the signature's entry in a
-//! transparency log with its checkpoint. All of this works offline, with a trusted root from a file.
+//! transparency log with its checkpoint. All of this works offline, with a trusted root from a file or from a
+//! kept copy of a TUF repository.
 
 use std::path::Path;
 
@@ -22,6 +23,8 @@ pub(crate) struct Root {
     policy: VerificationPolicy,
     /// SHA-256 of its text.
     digest: [u8; 32],
+    /// Where it comes from, as people read it.
+    place: String,
 }
 
 /// A verified identity.
@@ -52,7 +55,18 @@ impl Root {
         };
         let text =
             tollgate_config::file::read(path).map_err(|error| failed(RootProblem::Read(error)))?;
-        Self::of(&text).map_err(|message| failed(RootProblem::Invalid(message)))
+        let root = Self::of(&text).map_err(|message| failed(RootProblem::Invalid(message)))?;
+        Ok(root.from_place(path.display().to_string()))
+    }
+
+    /// The same root, with where it comes from.
+    pub(crate) fn from_place(self, place: String) -> Self {
+        Self { place, ..self }
+    }
+
+    /// Where it comes from, as people read it.
+    pub(super) fn place(&self) -> &str {
+        &self.place
     }
 
     /// Reads a trusted root. Fails with the reason.
@@ -86,6 +100,7 @@ impl Root {
             verifier: Verifier::new(&root).map_err(|error| shown(&error.to_string()))?,
             policy,
             digest: Sha256::digest(text).into(),
+            place: String::new(),
         })
     }
 

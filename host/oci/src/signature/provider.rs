@@ -27,7 +27,7 @@ struct Hash<D>(D);
 static INSTALL: Once = Once::new();
 
 /// Makes ring the provider of the process. `sigstore-verify` panics without one.
-pub(super) fn install() {
+pub(crate) fn install() {
     INSTALL.call_once(|| {
         if install_default_provider(&Ring).is_err() {
             tracing::debug!("a program that embeds Tollgate has installed another provider");

@@ -4,7 +4,7 @@ mod key;
 mod sigstore;
 
 pub(super) use key::{Signer, hex};
-pub(super) use sigstore::{Identity, Sigstore};
+pub(crate) use sigstore::{Identity, Sigstore};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -12,24 +12,24 @@ use serde_json::{Value, json};
 use tollgate_config::Reference;
 
 /// The artifact of the tests.
-pub(super) const DIGEST: &str =
+pub(crate) const DIGEST: &str =
     "sha256:6709a7cac516f66eaafca9072c7eea2de1217ef62cb4f2043080c803b464ffa8";
 /// Another artifact.
 pub(super) const OTHER: &str =
     "sha256:0000000000000000000000000000000000000000000000000000000000000001";
 /// The repository of the artifact.
-pub(super) const REPOSITORY: &str = "registry.example.com/policies/guard";
+pub(crate) const REPOSITORY: &str = "registry.example.com/policies/guard";
 /// Media type of bundles, and of the payload in them.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const STATEMENT: &str = "application/vnd.in-toto+json";
 
 /// The reference of the artifact.
-pub(super) fn reference() -> Reference {
+pub(crate) fn reference() -> Reference {
     Reference::parse(&format!("{REPOSITORY}:1.4")).unwrap()
 }
 
 /// The statement that cosign signs about an artifact, or one with another predicate type.
-pub(super) fn statement(digest: &str, predicate: &str) -> Value {
+pub(crate) fn statement(digest: &str, predicate: &str) -> Value {
     json!({
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": "", "digest": {"sha256": digest.trim_start_matches("sha256:")}}],

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use tollgate_config::{Reference, SignaturePolicy, SignatureRequirement, Signatures, SignerProof};
+use tollgate_config::{
+    Reference, SignaturePolicy, SignatureRequirement, Signatures, SignerProof, TrustedRoot,
+};
 
 use super::bundle::{self, By};
 use super::key::PublicKey;
 use super::keyless::{Certified, Root};
 use super::statement::{REPOSITORY, Statement};
 use super::{Form, shown, simple};
-use crate::RegistryError;
+use crate::{RegistryError, TrustedRoots};
 
 /// The requirement for the artifacts of one repository.
 pub(crate) enum Trust {
@@ -69,6 +71,7 @@ impl Trust {
     pub(crate) fn read(
         signatures: &Signatures,
         reference: &Reference,
+        roots: &TrustedRoots,
     ) -> Result<Self, RegistryError> {
         Ok(match signatures.requirement(reference) {
             SignatureRequirement::Nothing => Self::Nothing,
@@ -76,7 +79,7 @@ impl Trust {
                 repository: reference.name(),
             },
             SignatureRequirement::Policy(policy) => {
-                Self::Policy(Box::new(Readied::read(policy)?.of(reference)))
+                Self::Policy(Box::new(Readied::read(policy, roots)?.of(reference)))
             }
         })
     }
@@ -86,18 +89,22 @@ impl Trust {
 
 impl Readied {
     /// Reads the keys and the trusted root of a policy.
-    pub(crate) fn read(policy: &SignaturePolicy) -> Result<Self, RegistryError> {
+    pub(crate) fn read(
+        policy: &SignaturePolicy,
+        roots: &TrustedRoots,
+    ) -> Result<Self, RegistryError> {
         let keys = policy.signers.iter().map(|signer| match &signer.proof {
             SignerProof::Key(path) => PublicKey::read(path),
             SignerProof::Identity { .. } => Ok(Vec::new()),
         });
         let keys = keys.collect::<Result<_, _>>()?;
-        let has_identities = policy
-            .signers
-            .iter()
-            .any(|signer| matches!(signer.proof, SignerProof::Identity { .. }));
-        let root = policy.trusted_root.as_deref().filter(|_| has_identities);
-        let root = root.map(Root::read).transpose()?;
+        let root = policy.trusted_root.as_ref();
+        let root = root.filter(|_| policy.has_identities());
+        let root = root.map(|root| match root {
+            TrustedRoot::File(path) => Root::read(path),
+            TrustedRoot::Tuf(source) => roots.current(source),
+        });
+        let root = root.transpose()?;
         Ok(Self {
             policy: policy.clone(),
             keys,
@@ -113,6 +120,27 @@ impl Readied {
             keys: self.keys.clone(),
             root: self.root.clone(),
         }
+    }
+
+    /// The policy for the artifacts of one repository, with the trusted root that is in use now. A root from a file stays
+    /// the one that was read.
+    pub(crate) fn now_of(
+        &self,
+        reference: &Reference,
+        roots: &TrustedRoots,
+    ) -> Result<Trusted, RegistryError> {
+        let current = self
+            .policy
+            .tuf_source()
+            .map(|source| roots.current(source).map(Arc::new));
+        let trusted = self.of(reference);
+        Ok(match current.transpose()? {
+            Some(root) => Trusted {
+                root: Some(root),
+                ..trusted
+            },
+            None => trusted,
+        })
     }
 
     /// The policy as it was written.
@@ -156,6 +184,11 @@ impl Trusted {
     /// The name of the policy.
     pub(crate) fn name(&self) -> &str {
         &self.policy.name
+    }
+
+    /// Where the trusted root comes from, as people read it. None if no signer needs one.
+    pub(crate) fn root_place(&self) -> Option<&str> {
+        self.root.as_deref().map(Root::place)
     }
 
     /// Whether the policy requires attestations, which may be long.

@@ -197,6 +197,7 @@ impl Verifier {
         let reader: Arc<dyn PullSecrets> = Arc::new(Fixed(secrets));
         let images = Images::new(
             config.registries.clone(),
+            Arc::default(),
             Arc::new(Counts::default()),
             Some(reader),
         );
@@ -384,7 +385,12 @@ async fn secrets_that_cannot_be_read_give_no_answer() {
     );
     assert_eq!(server.count(), 0);
     // Without a reader, too.
-    let images = Images::new(Registries::default(), Arc::new(Counts::default()), None);
+    let images = Images::new(
+        Registries::default(),
+        Arc::default(),
+        Arc::new(Counts::default()),
+        None,
+    );
     let bound = BoundImages {
         images,
         ..verifier.bound

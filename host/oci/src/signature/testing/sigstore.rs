@@ -17,7 +17,7 @@ use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::FromDer as _;
 
 /// The authorities and logs.
-pub(in super::super) struct Sigstore {
+pub(crate) struct Sigstore {
     authority: (Issuer<'static, KeyPair>, Vec<u8>),
     certificate_log: KeyPair,
     log: KeyPair,
@@ -32,24 +32,24 @@ struct Timestamps {
 
 /// The signer, and the time of the signature.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Identity {
-    pub(in super::super) subject: String,
-    pub(in super::super) issuer: String,
+pub(crate) struct Identity {
+    pub(crate) subject: String,
+    pub(crate) issuer: String,
     /// The beginning of the certificate, which is valid for ten minutes.
-    pub(in super::super) issued: OffsetDateTime,
+    pub(crate) issued: OffsetDateTime,
     /// The time of the entry in the transparency log. None for an entry without a time.
-    pub(in super::super) logged: Option<OffsetDateTime>,
+    pub(crate) logged: Option<OffsetDateTime>,
     /// Whether the bundle has a timestamp of now.
-    pub(in super::super) is_stamped: bool,
+    pub(crate) is_stamped: bool,
     /// Whether the certificate is in the certificate log.
-    pub(in super::super) is_in_certificate_log: bool,
+    pub(crate) is_in_certificate_log: bool,
 }
 
 // === impl Identity ===
 
 impl Identity {
     /// A workflow that signs now.
-    pub(in super::super) fn workflow() -> Self {
+    pub(crate) fn workflow() -> Self {
         let now = OffsetDateTime::now_utc();
         Self {
             subject:
@@ -67,7 +67,7 @@ impl Identity {
 // === impl Sigstore ===
 
 impl Sigstore {
-    pub(in super::super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let key = || KeyPair::generate().unwrap();
         Self {
             authority: authority("fulcio", key()),
@@ -78,7 +78,7 @@ impl Sigstore {
     }
 
     /// The trusted root.
-    pub(in super::super) fn root(&self) -> Value {
+    pub(crate) fn root(&self) -> Value {
         let log = |key: &KeyPair| {
             let spki = key.subject_public_key_info();
             json!({
@@ -114,7 +114,7 @@ impl Sigstore {
     }
 
     /// A bundle over a statement, as cosign 3 writes it for an identity.
-    pub(in super::super) fn bundle(&self, statement: &Value, identity: &Identity) -> Value {
+    pub(crate) fn bundle(&self, statement: &Value, identity: &Identity) -> Value {
         let key = KeyPair::generate().unwrap();
         let certificate = self.certificate(&key, identity);
         let payload = statement.to_string().into_bytes();

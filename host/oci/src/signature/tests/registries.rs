@@ -1,12 +1,19 @@
 //! Signatures that cosign has pushed to registries, with and without a list of referrers: `cargo xtask oracles` records
 //! the answers of the registries, and a server on loopback gives them again.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
+use tokio::runtime::Runtime;
+use tollgate_config::{Reference, Signatures};
+
 use super::*;
-use crate::{Registry, RegistryError, Signed};
+use crate::{Order, Registry, RegistryError, Signed};
+
+/// The layer of the recorded artifacts.
+const LAYER: &str = "\0asm plugin";
 
 /// The answers of a registry about one artifact with one signature or attestation.
 #[derive(Clone, serde::Deserialize)]
@@ -91,8 +98,80 @@ impl Recorded {
         &mut found.unwrap().body
     }
 
+    /// The same answers with another signature or bundle, and with every digest that leads to it corrected, as somebody
+    /// who controls the registry would.
+    fn forged(&self, from: &str, to: &str) -> Self {
+        let mut forged = self.clone();
+        let body = forged.body("blobs/");
+        assert!(body.contains(from), "{body}");
+        let changed = body.replacen(from, to, 1);
+        let mut renamed = vec![(digest_of(body), digest_of(&changed))];
+        *body = changed;
+        while let Some((old, new)) = renamed.pop() {
+            for answer in &mut forged.answers {
+                answer.path = answer.path.replace(&old, &new);
+                let body = answer.body.replace(&old, &new);
+                if body != answer.body {
+                    renamed.push((digest_of(&answer.body), digest_of(&body)));
+                    answer.body = body;
+                }
+            }
+        }
+        forged
+    }
+
+    /// The answers of a registry that lists the signature of this artifact as one of another artifact.
+    fn moved(&self) -> Self {
+        let mut moved = self.clone();
+        let manifest = moved.body("manifests/1").replace("1.4.0", "1.4.1");
+        let old = digest_of(moved.body("manifests/1"));
+        let new = digest_of(&manifest);
+        *moved.body("manifests/1") = manifest;
+        for answer in &mut moved.answers {
+            let tags = (old.replace(':', "-"), new.replace(':', "-"));
+            answer.path = answer.path.replace(&old, &new).replace(&tags.0, &tags.1);
+        }
+        moved
+    }
+
+    /// The same answers, with a layer of the plugin.
+    fn with_layer(&self, body: &str) -> Self {
+        let mut with = self.clone();
+        with.answers.push(Answer {
+            path: format!("blobs/{}", digest_of(LAYER)),
+            status: 200,
+            kind: "application/wasm".to_owned(),
+            body: body.to_owned(),
+        });
+        with
+    }
+
+    /// Pulls the plugin, with a key.
+    fn pull(&self, key: &str) -> Result<Vec<u8>, RegistryError> {
+        self.ask(key, "", |registry, reference, signatures, runtime| {
+            let pulled = runtime.block_on(registry.pull(Order {
+                reference,
+                signatures,
+                have: None,
+                limit_bytes: 1000,
+            }))?;
+            Ok(pulled.bytes.unwrap_or_default())
+        })
+    }
+
     /// Asks the registry for the signatures of the artifact, with a key and further rules of a policy.
     fn judge(&self, key: &str, more: &str) -> Result<Signed, RegistryError> {
+        self.ask(key, more, |registry, reference, signatures, runtime| {
+            runtime.block_on(registry.signatures(reference, signatures))
+        })
+    }
+
+    fn ask<T>(
+        &self,
+        key: &str,
+        more: &str,
+        ask: impl FnOnce(&Registry, &Reference, &Signatures, &Runtime) -> Result<T, RegistryError>,
+    ) -> Result<T, RegistryError> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("cosign.pub");
         std::fs::write(&file, key).unwrap();
@@ -116,7 +195,12 @@ plugins: [{{ name: a, source: 'oci://{host}/{}:1' }}]
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(registry.signatures(reference, &config.plugins[0].signatures))
+        ask(
+            &registry,
+            reference,
+            &config.plugins[0].signatures,
+            &runtime,
+        )
     }
 
     #[track_caller]
@@ -126,9 +210,9 @@ plugins: [{{ name: a, source: 'oci://{host}/{}:1' }}]
         println!("{} | accepted", self.what());
     }
 
-    /// Checks that the artifact is refused, with this text among the reasons.
+    /// Checks that the artifact is refused, with this text among the reasons. Returns all reasons.
     #[track_caller]
-    fn refused(&self, row: &str, key: &str, more: &str, reason: &str) {
+    fn refused(&self, row: &str, key: &str, more: &str, reason: &str) -> String {
         let said = match self.judge(key, more) {
             Ok(signed) => {
                 assert!(
@@ -149,6 +233,7 @@ plugins: [{{ name: a, source: 'oci://{host}/{}:1' }}]
         };
         println!("{} | {row} | refused: {said}", self.what());
         assert!(said.contains(reason), "{}, {row}: {said}", self.what());
+        said
     }
 }
 
@@ -159,40 +244,73 @@ fn accepts_what_cosign_pushes_to_every_registry() {
     assert_eq!(recorded.len(), 2 * 4 * 3 * 2);
     for one in recorded.iter().filter(|one| one.form != "sbom") {
         one.accepted(&one.public_key, "");
+        let pulled = one.with_layer(LAYER).pull(&one.public_key).unwrap();
+        assert_eq!(pulled, LAYER.as_bytes());
     }
 }
 
 #[test]
 fn refuses_what_does_not_fit_in_every_registry() {
     let all = recorded();
+    // The number of refusals and the last text, by the row of the table.
+    let mut table: BTreeMap<&str, (usize, String)> = BTreeMap::new();
+    let mut add = |row: &'static str, said: String| {
+        let (count, text) = table.entry(row).or_default();
+        (*count, *text) = (*count + 1, said);
+    };
     for one in &all {
         let key = &one.public_key;
+        let refused = |row: &'static str, of: &Recorded, more: &str, reason: &str| {
+            (row, of.refused(row, key, more, reason))
+        };
         let stranger = all
             .iter()
             .find(|other| other.key == one.key && other.tool != one.tool)
             .unwrap();
-        one.refused(
+        let said = one.refused(
             "wrong key",
             &stranger.public_key,
             "",
             "made with another key",
         );
+        add("wrong key", said);
         if one.form == "sbom" {
-            one.refused("SBOM attestation only", key, "", "which is not a signature");
+            let (row, said) = refused("SBOM attestation only", one, "", "which is not a signature");
+            add(row, said);
             continue;
         }
-        one.refused(
+        let (row, said) = refused(
             "signature of another repository",
-            key,
+            one,
             ", bindRepository: true",
             "(bindRepository)",
         );
-        one.refused(
+        add(row, said);
+        let (row, said) = refused(
             "replayed older version",
-            key,
+            one,
             ", minimumVersion: 1.5.0",
             "expected 1.5.0 or later, found 1.4.0",
         );
+        add(row, said);
+        let tampered = one.with_layer(&LAYER.replace('n', "m"));
+        let said = tampered.pull(key).unwrap_err();
+        let said = tollgate_admission::chain(&said);
+        println!("{} | tampered layer | refused: {said}", one.what());
+        assert!(said.contains("the layer has the digest"), "{said}");
+        add("tampered layer", said);
+        // The first byte of the signed text, or of the encoded statement.
+        let (from, to) = match one.form.as_str() {
+            "tag" => ("{\"critical\"", "{\"Critical\""),
+            _ => ("\"payload\":\"e", "\"payload\":\"f"),
+        };
+        let (row, said) = refused(
+            "tampered bundle, with the digests corrected",
+            &one.forged(from, to),
+            "",
+            "signers: expected",
+        );
+        add(row, said);
         let changed = |path: &str, from: &str, to: &str| {
             let mut changed = one.clone();
             let body = changed.body(path);
@@ -200,35 +318,37 @@ fn refuses_what_does_not_fit_in_every_registry() {
             *body = body.replacen(from, to, 1);
             changed
         };
-        changed("blobs/", "\"", " ").refused("tampered signature", key, "", "has the digest");
+        let (row, said) = refused(
+            "tampered bundle",
+            &changed("blobs/", "\"", " "),
+            "",
+            "has the digest",
+        );
+        add(row, said);
         // The artifact has another digest then, and nothing signs that one.
-        changed("manifests/1", "1.4.0", "1.4.1").refused(
+        let (row, said) = refused(
             "tampered manifest",
-            key,
+            &changed("manifests/1", "1.4.0", "1.4.1"),
             "",
             "signers: expected",
         );
+        add(row, said);
+        let (row, said) = refused(
+            "wrong digest",
+            &one.moved(),
+            "",
+            &format!("for {}", digest_of(one.clone().body("manifests/1"))),
+        );
+        add(row, said);
     }
-}
-
-#[test]
-fn signature_of_another_digest_counts_nowhere() {
-    let all = recorded();
-    for one in all.iter().filter(|one| one.form != "sbom") {
-        // The registry lists the signature of this artifact as one of another artifact.
-        let mut moved = one.clone();
-        let manifest = moved.body("manifests/1").replace("1.4.0", "1.4.1");
-        let old = digest_of(moved.body("manifests/1"));
-        let new = digest_of(&manifest);
-        *moved.body("manifests/1") = manifest;
-        for answer in &mut moved.answers {
-            let (old, new) = (old.replace(':', "-"), new.replace(':', "-"));
-            answer.path = answer.path.replace(&old, &new);
-        }
-        for answer in &mut moved.answers {
-            answer.path = answer.path.replace(&old, &new);
-        }
-        moved.refused("wrong digest", &one.public_key, "", &format!("for {old}"));
+    for (row, (count, said)) in &table {
+        println!("table | {row} | refused in {count} | {said}");
+        let expected = match *row {
+            "wrong key" => 48,
+            "SBOM attestation only" => 16,
+            _ => 32,
+        };
+        assert_eq!(*count, expected, "{row}");
     }
 }
 
