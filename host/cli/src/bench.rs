@@ -133,7 +133,8 @@ impl Bench {
                     plain(&mismatch)
                 );
             }
-            let interfaces = loaded.guest.interfaces();
+            let interfaces = loaded.interfaces();
+            let guest = loaded.guest.as_ref().context("the plugin has no code")?;
             let mut measured = Vec::new();
             for (phase, exports) in [
                 (Phase::Mutate, interfaces.mutating),
@@ -143,7 +144,7 @@ impl Bench {
                     measured.push(
                         series(
                             &setup.engine,
-                            &loaded.guest,
+                            guest,
                             phase,
                             &review,
                             &SIZES_BYTES,

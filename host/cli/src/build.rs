@@ -144,7 +144,7 @@ fn own_configuration(
 }
 
 fn print_summary(loaded: &LoadedPlugin) {
-    let interfaces = loaded.guest.interfaces();
+    let interfaces = loaded.interfaces();
     let does = match (interfaces.mutating, interfaces.validating) {
         (true, true) => "mutates and validates",
         (true, false) => "mutates",
@@ -163,7 +163,8 @@ fn print_summary(loaded: &LoadedPlugin) {
         true => say!("  rules    {NOTABLE}none: its configuration needs `match`{NOTABLE:#}"),
         false => say!("  rules    {}", plain(&rules.join("; "))),
     }
-    if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
+    let configured = loaded.guest.as_ref().map(|guest| guest.configured());
+    if let Some(ConfiguredBy::EachCall { reason, .. }) = configured {
         say!(
             "  {NOTABLE}configured again in every call:{NOTABLE:#} {}",
             plain(reason)

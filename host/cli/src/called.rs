@@ -42,6 +42,14 @@ pub(super) fn details(called: &Called) -> Vec<String> {
             plain(place)
         ));
     }
+    if !called.members.is_empty() {
+        let members = called.members.iter().map(|member| {
+            let (name, ended) = (plain(&member.name), &member.ended);
+            format!("{name} {ended} (fuel {})", grouped(member.fuel))
+        });
+        let members: Vec<String> = members.collect();
+        lines.push(format!("members asked: {}", members.join(", ")));
+    }
     if let Some(exception) = &called.excepted {
         lines.push(format!(
             "not called because of an exception: {}",

@@ -16,10 +16,11 @@ use tollgate::setup::{Folder, Options, Setup, check_folder};
 use tollgate_admission::chain;
 use tollgate_config::kubernetes::{Finding, check_rules};
 use tollgate_config::{
-    CollectorConfig, Exception, FailurePolicy, Mode, PluginConfig, TufSource, why_everybody,
+    CollectorConfig, Exception, FailurePolicy, Mode, PluginConfig, TufSource, entries,
+    why_everybody,
 };
 use tollgate_engine::ConfiguredBy;
-use tollgate_gate::plugin::{Plugin, PluginState};
+use tollgate_gate::plugin::{Group, Plugin, PluginState};
 use tollgate_otlp::SendError;
 use tollgate_server::{Inspected, inspect};
 
@@ -52,7 +53,10 @@ impl Check {
         let origin = self.origin.resolve()?;
         let mut config = self.resources.add_to(origin.load()?, &origin)?;
         let plugins = std::mem::take(&mut config.plugins);
-        say!("configuration: valid, {} plugin(s)", plugins.len());
+        say!(
+            "configuration: valid, {} plugin(s)",
+            entries(&plugins).len()
+        );
         let mut failed = false;
         if self.no_plugins {
             for plugin in &plugins {
@@ -145,8 +149,11 @@ impl Check {
         for plugin in set.all() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
             say!("{}", line(plugin));
-            for line in lookups::lines(plugin, self.objects.is_some()) {
-                say!("{line}");
+            let members = plugin.group.iter().flat_map(|group| &group.members);
+            for part in std::iter::once(plugin).chain(members) {
+                for line in lookups::lines(part, self.objects.is_some()) {
+                    say!("{line}");
+                }
             }
             for finding in rules(plugin) {
                 failed |= finding.is_certain;
@@ -305,6 +312,32 @@ fn left_out(config: &PluginConfig) -> impl Iterator<Item = (&str, &'static str)>
     groups.filter_map(|group| Some((group, why_everybody(group)?)))
 }
 
+/// Describes a group: its expression, its members, and members that are meant for other requests than the rest.
+fn of_group(group: &Group) -> String {
+    let definition = &group.definition;
+    let mut text = format!("group, allows {}", definition.expression.text());
+    let own = |member: &Plugin| match &member.state {
+        PluginState::Loaded(loaded) => Some(loaded.matching.clone()),
+        PluginState::Failed { .. } | PluginState::Disabled => None,
+    };
+    let first = group.members.first().and_then(|member| own(member));
+    for (name, member) in definition.members.iter().zip(&group.members) {
+        let PluginState::Loaded(loaded) = &member.state else {
+            continue;
+        };
+        let version = &loaded.manifest.version;
+        let digest = member.digest.as_deref().unwrap_or_default();
+        text.push_str(&format!("\n  {name}: version {version}, {digest}"));
+        if member.config.matching.is_none() && Some(&loaded.matching) != first.as_ref() {
+            text.push_str(
+                "\n    warning: its own rules differ from those of the first member, and the group asks it about all \
+                 requests that any member has a rule for: write `match` into the group",
+            );
+        }
+    }
+    text
+}
+
 fn expired(plugin: &Plugin) -> impl Iterator<Item = &Exception> {
     let now = SystemTime::now();
     let exceptions = plugin.config.exceptions.iter();
@@ -316,7 +349,10 @@ fn line(plugin: &Plugin) -> String {
     match &plugin.state {
         PluginState::Disabled => format!("{name}: disabled, not loaded"),
         PluginState::Failed { reason } => {
-            let mut line = format!("{name}: NOT LOADED ({}): {reason}", plugin.config.source);
+            let mut line = format!(
+                "{name}: NOT LOADED ({}): {reason}",
+                plugin.config.source_in_words()
+            );
             if plugin.config.matching.is_none()
                 && plugin.config.failure_policy == FailurePolicy::Fail
             {
@@ -328,7 +364,7 @@ fn line(plugin: &Plugin) -> String {
             line
         }
         PluginState::Loaded(loaded) => {
-            let interfaces = loaded.guest.interfaces();
+            let interfaces = loaded.interfaces();
             let does = match (interfaces.mutating, interfaces.validating) {
                 (true, true) => "mutates and validates",
                 (true, false) => "mutates",
@@ -336,8 +372,12 @@ fn line(plugin: &Plugin) -> String {
             };
             let version = &loaded.manifest.version;
             let digest = plugin.digest.as_deref().unwrap_or_default();
-            let mut line = format!("{name}: ok, version {version}, {does}, {digest}");
-            if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
+            let mut line = match &plugin.group {
+                None => format!("{name}: ok, version {version}, {does}, {digest}"),
+                Some(group) => format!("{name}: ok, {}", of_group(group)),
+            };
+            let configured = loaded.guest.as_ref().map(|guest| guest.configured());
+            if let Some(ConfiguredBy::EachCall { reason, .. }) = configured {
                 line.push_str(&format!("\n  configured again in every call: {reason}"));
             }
             let config = &plugin.config;

@@ -347,7 +347,8 @@ fn failures(set: &PluginSet) -> Option<String> {
     let failure = |plugin: &Plugin| match &plugin.state {
         PluginState::Failed { reason } => Some(format!(
             "{}: NOT LOADED ({}): {reason}",
-            plugin.config.name, plugin.config.source
+            plugin.config.name,
+            plugin.config.source_in_words()
         )),
         _ => None,
     };
@@ -363,7 +364,7 @@ fn participant(plugin: &Plugin) -> Option<Participant<'_>> {
     let PluginState::Loaded(loaded) = &plugin.state else {
         return None;
     };
-    let interfaces = loaded.guest.interfaces();
+    let interfaces = loaded.interfaces();
     Some(Participant {
         name: plugin.config.name.as_str(),
         mutates: interfaces.mutating,

@@ -252,7 +252,8 @@ fn of(registration: &ClusterRegistration, config: &Config, namespace: &str) -> R
 /// The plugins that the installation shall serve, with the rules that they have on this replica.
 fn wanted(plan: &Plan, in_effect: &config::Serving) -> Desired {
     let mut desired = Desired::default();
-    for config in plan.config.plugins.iter().filter(|config| config.enabled) {
+    let entries = config::entries(&plan.config.plugins);
+    for config in entries.iter().filter(|config| config.enabled) {
         let name = config.name.as_str();
         let serving = in_effect.get(name);
         // A plugin that this replica does not serve may be registered already. Its rules must stay until it is known.

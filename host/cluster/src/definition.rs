@@ -8,8 +8,8 @@ mod images;
 mod rollout;
 
 use serde_json::{Map, Value, json};
-use tollgate_config::LIMITS;
 use tollgate_config::lookup::MOST_LOOKUPS;
+use tollgate_config::{LIMITS, MOST_MEMBERS};
 
 use crate::kinds::{GROUP, Kind, VERSION};
 
@@ -193,16 +193,11 @@ fn plugin_schema() -> Value {
             }), &["reason", "until"]),
         },
         "lookups": lookups(),
-        "access": {
-            "description": "What the plugin may ask about the rights of users. It grants the capability access, also as {}.",
-            "type": "object",
-            "properties": {
-                "serviceAccounts": { "description": "Whether the plugin may also ask about service accounts.", "type": "boolean" },
-            },
-        },
+        "access": access(),
         "images": images::images(),
         "allowRemovals": { "description": "Whether a whole object that the plugin returns may lack fields.", "type": "boolean" },
         "allowNamespaceExceptions": { "description": "Whether a PluginException of any namespace counts for the plugin, in that namespace. Needs tenancy.", "type": "boolean" },
+        "group": group(),
         "shadow": {
             "description": "A version that sees the same requests and decides nothing.",
             "type": "object", "required": ["source"], "properties": code(),
@@ -257,8 +252,11 @@ fn plugin_schema() -> Value {
             "spec": {
                 "description": "An entry under `plugins` of the configuration file, without its name.",
                 "type": "object",
-                "required": ["source"],
                 "properties": spec,
+                "x-kubernetes-validations": [{
+                    "rule": "has(self.source) != has(self.group)",
+                    "message": "expected source, or group with the sources of its members",
+                }],
             },
             "status": status(&json!({
                 "replicas": replicas, "digest": digest, "shortDigest": short, "rollouts": rollout::decisions(),
@@ -282,7 +280,7 @@ fn tenant_schema() -> Value {
     spec["description"] = json!(
         "An entry under `plugins` of the configuration file, without its name and without the keys of administrators."
     );
-    spec["required"] = json!(["source", "match"]);
+    spec["required"] = json!(["match"]);
     let properties = &mut spec["properties"];
     if let Some(properties) = properties.as_object_mut() {
         for key in ["signatures", "shadow", "allowNamespaceExceptions", "images"] {
@@ -304,12 +302,26 @@ fn tenant_schema() -> Value {
     properties["settingsFrom"]["description"] = json!(
         "Settings from ConfigMaps and Secrets of this namespace, if tenancy.settingsFrom allows them, as YAML or JSON. Later ones go over earlier ones, and `settings` over all."
     );
-    properties["source"]["description"] =
-        json!("Where the plugin is: oci:// and a reference that tenancy.registries allows.");
-    properties["source"]["x-kubernetes-validations"] = json!([{
-        "rule": "self.startsWith('oci://')",
-        "message": "expected oci:// and a reference",
-    }]);
+    let members = &mut properties["group"]["properties"]["members"]["items"]["properties"];
+    if let Some(members) = members.as_object_mut() {
+        for key in ["signatures", "images"] {
+            members.remove(key);
+        }
+    }
+    for path in [
+        "/source",
+        "/group/properties/members/items/properties/source",
+    ] {
+        let Some(source) = properties.pointer_mut(path) else {
+            continue;
+        };
+        source["description"] =
+            json!("Where the plugin is: oci:// and a reference that tenancy.registries allows.");
+        source["x-kubernetes-validations"] = json!([{
+            "rule": "self.startsWith('oci://')",
+            "message": "expected oci:// and a reference",
+        }]);
+    }
     schema
 }
 
@@ -345,6 +357,47 @@ fn code() -> Value {
         },
         "limits": { "type": "object", "properties": limits },
         "capabilities": texts("Imports that the plugin may use in addition to the contract."),
+    })
+}
+
+/// One verdict from several plugins.
+fn group() -> Value {
+    let mut member = code();
+    let more = json!({
+        "name": {
+            "description": "The name in the expression: a-z, 0-9 and _.",
+            "type": "string", "maxLength": 40, "pattern": "^[a-z][a-z0-9_]*$",
+        },
+        "lookups": lookups(),
+        "access": access(),
+        "images": images::images(),
+    });
+    extend(&mut member, &more);
+    json!({
+        "description": "One verdict from several plugins that validate, with one message, instead of a source.",
+        "type": "object",
+        "required": ["members", "expression", "message"],
+        "properties": {
+            "members": {
+                "description": "The plugins.",
+                "type": "array", "minItems": 1, "maxItems": MOST_MEMBERS,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": { "type": "object", "required": ["name", "source"], "properties": member },
+            },
+            "expression": text("When the group allows a request: any, all, or members in CEL, such as signed() || (trusted() && labelled())."),
+            "message": text("The message for the user of a denied request."),
+        },
+    })
+}
+
+fn access() -> Value {
+    json!({
+        "description": "What the plugin may ask about the rights of users. It grants the capability access, also as {}.",
+        "type": "object",
+        "properties": {
+            "serviceAccounts": { "description": "Whether the plugin may also ask about service accounts.", "type": "boolean" },
+        },
     })
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct World {
 /// The entries that resources desired when they last were valid, by name.
 pub(crate) type Kept = BTreeMap<String, Entry>;
 
-/// A plugin with its shadow version, and its place in the order.
+/// A plugin with its shadow version or the members of a group, and the place in the order.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// The resource that it comes from. None for an entry of the last known good.
@@ -51,7 +51,8 @@ pub(crate) struct Entry {
     /// The section that allowed the entry, if it is a plugin of a namespace.
     pub(crate) tenancy: Option<Arc<Tenancy>>,
     pub(crate) order: i64,
-    pub(crate) plugin: PluginConfig,
+    /// The plugin. The members, if the entry is a group.
+    pub(crate) plugins: Vec<PluginConfig>,
     pub(crate) shadow: Option<PluginConfig>,
 }
 
@@ -155,7 +156,7 @@ fn keep(name: &str, resource: &Resource, read: Result<Entry, Refusal>, kept: &mu
 }
 
 fn has(file: &Config, name: &str) -> bool {
-    file.plugins.iter().any(|entry| entry.name.as_str() == name)
+    file.plugins.iter().any(|entry| entry.name.entry() == name)
 }
 
 /// Reads the entry of a resource.
@@ -195,16 +196,15 @@ fn entry(
         keys.insert("name".to_owned(), json!(name));
     }
     let read = file.read_entry(&spec, "spec", folder);
-    let (mut plugin, mut shadow) = read.map_err(|problems| invalid(problems.to_string()))?;
-    plugin.secret_settings = is_secret;
-    if let Some(shadow) = &mut shadow {
-        shadow.secret_settings = is_secret;
+    let (mut plugins, mut shadow) = read.map_err(|problems| invalid(problems.to_string()))?;
+    for plugin in plugins.iter_mut().chain(&mut shadow) {
+        plugin.secret_settings = is_secret;
     }
     Ok(Entry {
         uid: Some(resource.uid.clone()),
         tenancy: None,
         order,
-        plugin,
+        plugins,
         shadow,
     })
 }
@@ -223,7 +223,8 @@ fn merge(file: &Config, kept: &Kept) -> Config {
     let of_file = std::mem::take(&mut config.plugins).into_iter();
     let mut all: Vec<(i64, PluginConfig)> = of_file.map(|plugin| (ORDER_OF_FILE, plugin)).collect();
     for entry in kept.values() {
-        all.push((entry.order, entry.plugin.clone()));
+        let plugins = entry.plugins.iter().cloned();
+        all.extend(plugins.map(|plugin| (entry.order, plugin)));
         config.shadows.extend(entry.shadow.clone());
     }
     all.sort_by_key(|(order, plugin)| (plugin.name.namespace().is_some(), *order));
@@ -315,20 +316,21 @@ impl Entry {
         let Config {
             plugins, shadows, ..
         } = config;
-        let entries = plugins.into_iter().map(|mut plugin| {
+        let mut kept = Kept::new();
+        for mut plugin in plugins {
             // Nobody recorded where the settings came from.
             plugin.secret_settings = true;
-            let name = plugin.name.as_str().to_owned();
+            let name = plugin.name.entry();
             let shadow = shadows.iter().find(|shadow| shadow.name.entry() == name);
-            let entry = Self {
+            let entry = kept.entry(name.to_owned()).or_insert_with(|| Self {
                 uid: None,
                 tenancy: None,
                 order: ORDER_OF_FILE,
                 shadow: shadow.cloned(),
-                plugin,
-            };
-            (name, entry)
-        });
-        entries.collect()
+                plugins: Vec::new(),
+            });
+            entry.plugins.push(plugin);
+        }
+        kept
     }
 }

@@ -90,10 +90,9 @@ pub(crate) fn entry(
         };
         return say(false, refusal.reason, message);
     }
-    let desired = plan.config.plugins.iter();
-    let desired = desired
-        .into_iter()
-        .find(|plugin| plugin.name.as_str() == name)?;
+    let desired = tollgate_config::entries(&plan.config.plugins);
+    let mut desired = desired.iter();
+    let desired = desired.find(|plugin| plugin.name.as_str() == name)?;
     let trouble = serving.troubles.get(name);
     if let Some(served) = served.filter(|served| is_as_desired(&served.config, desired)) {
         match (&served.state, trouble) {

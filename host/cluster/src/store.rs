@@ -95,7 +95,7 @@ impl Store {
         let config = plan.config.clone();
         self.plan.send_replace(Some(Arc::new(plan)));
         let names = file.plugins.iter();
-        let names = names.map(|plugin| plugin.name.as_str().to_owned());
+        let names = names.map(|plugin| plugin.name.entry().to_owned());
         state.of_file = Some(names.collect());
         self.hear(&state);
         if is_other {

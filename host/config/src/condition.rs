@@ -159,6 +159,12 @@ fn decide_within(
     decision
 }
 
+/// Parses an expression without checking what it names.
+pub(crate) fn parse(text: &str) -> Result<cel::Program, Vec<String>> {
+    let parsed = ENVIRONMENT.compile(text);
+    parsed.map_err(|errors| check::syntax(&errors))
+}
+
 /// Returns the Namespace of a request. Matching has looked it up before it evaluates the conditions.
 fn known_namespace(
     request: &AdmissionRequest,
@@ -189,9 +195,7 @@ impl Condition {
                 text.len()
             )]);
         }
-        let parsed = ENVIRONMENT
-            .compile(text)
-            .map_err(|errors| check::syntax(&errors))?;
+        let parsed = parse(text)?;
         check::check(&parsed)?;
         let needs = Needs::of(parsed.expression());
         let fields = check::fields(parsed.expression());

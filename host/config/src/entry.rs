@@ -22,8 +22,8 @@ impl Config {
         read.unwrap_or_default()
     }
 
-    /// Reads an entry that is not in the file: the plugin, and its shadow version if there is one. Relative paths start
-    /// at `folder`. Paths of problems begin with `place`.
+    /// Reads an entry that is not in the file: the plugin or the members of the group, and the plugin's shadow version if
+    /// there is one. Relative paths start at `folder`. Paths of problems begin with `place`.
     ///
     /// # Errors
     /// The list of all problems in the entry.
@@ -32,7 +32,7 @@ impl Config {
         entry: &Value,
         place: &str,
         folder: &Path,
-    ) -> Result<(PluginConfig, Option<PluginConfig>), Problems> {
+    ) -> Result<(Vec<PluginConfig>, Option<PluginConfig>), Problems> {
         let max_calls = self.engine.max_concurrent_calls;
         let file = self.written.value();
         let defaults = self.defaults(folder);
@@ -40,9 +40,11 @@ impl Config {
         let node = Node::at(place, entry, &problems);
         let read = PluginConfig::read(&node, folder, &defaults, max_calls, &problems);
         let written = Written::of_entry(entry, file);
-        let read = read.map(|(plugin, shadow)| {
+        let read = read.map(|(plugins, shadow)| {
+            let plugins = plugins.into_iter();
+            let plugins = plugins.map(|plugin| plugin.written_as(&written));
             let shadow = shadow.map(|shadow| shadow.written_as(&written));
-            (plugin.written_as(&written), shadow)
+            (plugins.collect(), shadow)
         });
         problems.finish(read)
     }
@@ -82,17 +84,17 @@ log: { identities: false }
         let entry = json!({
             "name": "guard", "source": "file:guard.wasm", "shadow": { "source": "file:new.wasm" },
         });
-        let (plugin, shadow) = config.read_entry(&entry, "spec", folder).unwrap();
+        let (plugins, shadow) = config.read_entry(&entry, "spec", folder).unwrap();
         let shadow = shadow.unwrap();
         let same = FILE.to_owned()
             + "plugins: [{ name: guard, source: 'file:guard.wasm', shadow: { source: 'file:new.wasm' } }]";
         let same = Config::parse(&same, folder).unwrap();
-        assert_eq!(plugin, same.plugins[0]);
+        assert_eq!(plugins, same.plugins);
         assert_eq!(shadow, same.shadows[0]);
-        let document = config.document([&plugin].into_iter());
+        let document = config.document(plugins.iter());
         assert_eq!(
             Config::of_document(&document, folder).unwrap().plugins,
-            [plugin]
+            plugins
         );
     }
 

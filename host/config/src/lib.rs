@@ -13,6 +13,7 @@ mod entry;
 mod everybody;
 mod exception;
 pub mod file;
+mod group;
 mod images;
 pub mod kubernetes;
 mod limit;
@@ -59,6 +60,7 @@ pub use authentication::{Authentication, ClientCertificate, TokenReview};
 pub use cluster::{Cluster, ClusterRegistration};
 pub use everybody::{is_of_namespace, why_everybody};
 pub use exception::{Exception, SharedException};
+pub use group::{Group, GroupExpression, GroupStep, MOST_MEMBERS, MemberVerdict, entries};
 pub use images::{ImageNameError, ImageRefusal, Images};
 pub use limit::{LIMITS, Limit, Limits, Unit};
 pub use listener::Admin;
@@ -127,7 +129,7 @@ pub struct Config {
     pub scan: Option<Scan>,
     /// The permissions of plugins of namespaces. None if namespaces may not have plugins.
     pub tenancy: Option<Tenancy>,
-    /// The plugins, in the order in which mutators run.
+    /// The plugins, in the order in which mutators run. Each member of a group is one; [`entries`] puts them together.
     pub plugins: Vec<PluginConfig>,
     /// The shadow versions of some plugins. They see the same requests and decide nothing.
     pub shadows: Vec<PluginConfig>,
@@ -318,17 +320,17 @@ fn read_config(document: &Value, folder: &Path, problems: &problem::Collector) -
         reject_duplicate_name(node, &mut first, problems);
         let written = Written::of_entry(node.value(), document);
         let read = PluginConfig::read(node, folder, &defaults, max_calls, problems);
-        if let Some((plugin, shadow)) = read {
-            if plugin.rollout.is_some() && registries.cache_directory.is_none() {
+        if let Some((read, shadow)) = read {
+            let has_rollout = read.iter().any(|plugin| plugin.rollout.is_some());
+            if has_rollout && registries.cache_directory.is_none() {
                 problems.add(
                     format!("{}.rollout", node.path()),
                     "needs registries.cacheDirectory, which keeps the state of the rollout over a restart",
                 );
             }
-            let plugin = plugin.written_as(&written);
-            let shadow = shadow.map(|shadow| shadow.written_as(&written));
-            plugins.push(plugin);
-            shadows.extend(shadow);
+            let read = read.into_iter();
+            plugins.extend(read.map(|plugin| plugin.written_as(&written)));
+            shadows.extend(shadow.map(|shadow| shadow.written_as(&written)));
         }
     }
     fields.finish();

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::exception::Exception;
+use super::group::{Group, GroupKeys};
 use super::images::Images;
 use super::limit::Limits;
 use super::lookup::{Lookup, Lookups};
@@ -72,6 +73,10 @@ pub struct PluginConfig {
     pub secret_settings: bool,
     /// How a new version, or the mode `enforce`, takes effect. None if nothing is rolled out.
     pub rollout: Option<Arc<Rollout>>,
+    /// The group that this is a member of, or the entry of.
+    pub group: Option<Arc<Group>>,
+    /// The members, if this is the entry of a group.
+    pub parts: Vec<PluginConfig>,
     /// The entry as it was written. Comparisons ignore it.
     pub written: Written,
 }
@@ -87,9 +92,10 @@ pub struct Defaults {
 /// The name of a plugin: a DNS-1123 label of at most 40 characters. Cloning is cheap.
 ///
 /// The name becomes part of paths, metrics and audit annotation keys, which are limited to 63 characters. A shadow
-/// version has the name of its plugin followed by `.shadow`. A plugin of a namespace, which an `AdmissionPlugin`
-/// desires, has the name of the namespace and a slash before its own. The three forms cannot be mistaken for each other,
-/// because a label has neither a dot nor a slash.
+/// version has the name of its plugin followed by `.shadow`, and a member of a group the name of the group followed by a
+/// dot and its own. A plugin of a namespace, which an `AdmissionPlugin` desires, has the name of the namespace and a
+/// slash before its own. The forms cannot be mistaken for each other, because a label has neither a dot nor a slash, and
+/// no member is named `shadow`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginName(Arc<str>);
 
@@ -146,6 +152,8 @@ pub enum Capability {
 
 /// Suffix of a shadow version's name. No plugin's name contains a dot, so the suffix is unique.
 const SHADOW: &str = ".shadow";
+/// Between the names of a group and of its member.
+const MEMBER: char = '.';
 /// Between the namespace and the name of a namespace's plugin. No label contains it.
 const TENANT: char = '/';
 /// Maximum length of a name. A longer name would leave too little room in an annotation's key.
@@ -202,6 +210,8 @@ impl PluginConfig {
             log_identities: true,
             secret_settings: false,
             rollout: None,
+            group: None,
+            parts: Vec::new(),
         }
     }
 
@@ -258,21 +268,24 @@ impl PluginConfig {
         self.name.shadow_of().is_some()
     }
 
-    /// Reads an entry: the plugin, and its shadow version if there is one.
+    /// Reads an entry: the plugin or the members of the group, and the plugin's shadow version if there is one.
     pub fn read(
         node: &Node<'_>,
         folder: &Path,
         defaults: &Defaults,
         max_concurrent_calls: u32,
         problems: &Collector,
-    ) -> Option<(Self, Option<Self>)> {
+    ) -> Option<(Vec<Self>, Option<Self>)> {
         let mut fields = node.object()?;
         let name = fields
             .required("name", NAME_EXPECTED)
             .and_then(|node| PluginName::read(&node));
-        let source = fields
-            .required("source", SOURCE_EXPECTED)
-            .and_then(|node| Source::read(&node, folder));
+        let group = fields.optional("group");
+        let source = match group {
+            Some(_) => fields.optional("source"),
+            None => fields.required("source", SOURCE_EXPECTED),
+        };
+        let source = source.and_then(|node| Source::read(&node, folder));
         let signatures =
             Signatures::read_entry(&mut fields, source.as_ref(), folder, &defaults.signatures);
         let enabled = fields.optional("enabled").and_then(|node| node.boolean());
@@ -305,6 +318,18 @@ impl PluginConfig {
             &defaults.limits,
             max_concurrent_calls,
         );
+        let is_group = group.is_some();
+        let group = group.and_then(|node| {
+            GroupKeys::reject_others(&fields);
+            GroupKeys::read(
+                &node,
+                folder,
+                defaults,
+                &limits,
+                max_concurrent_calls,
+                problems,
+            )
+        });
         let mut capabilities = read_capabilities(&mut fields);
         let lookups = Lookup::read_all(&mut fields, problems);
         if !lookups.is_empty() {
@@ -357,6 +382,10 @@ impl PluginConfig {
         let (rollout, version) =
             rollout.map_or((None, None), |(plan, version)| (Some(plan), version));
         fields.finish();
+        let source = match &group {
+            Some(group) => group.first_source(),
+            None => source.filter(|_| !is_group),
+        };
         let mut plugin = Self {
             enabled: enabled.unwrap_or(true),
             signatures,
@@ -378,12 +407,15 @@ impl PluginConfig {
             log_identities: defaults.log_identities,
             ..Self::new(name?, source?)
         };
+        if let Some(group) = group {
+            return Some((group.of(&plugin), None));
+        }
         let shadow = shadow.or(version).map(|shadow| shadow.of(&plugin));
         plugin.rollout = rollout.map(|plan| {
             let to = shadow.clone().filter(|_| plan.is_version).map(Box::new);
             Arc::new(Rollout { to, ..plan })
         });
-        Some((plugin, shadow))
+        Some((vec![plugin], shadow))
     }
 }
 
@@ -487,9 +519,42 @@ impl PluginName {
         self.0.strip_suffix(SHADOW)
     }
 
-    /// Returns the name of the entry under `plugins`. A shadow version shares its plugin's entry.
+    /// Returns the name of a member of this group.
+    #[must_use]
+    pub fn of_member(&self, member: &str) -> Self {
+        Self(format!("{self}{MEMBER}{member}").into())
+    }
+
+    /// Returns the names of the group and of the member if this is a member's name.
+    fn split_member(&self) -> Option<(&str, &str)> {
+        let parts = self.0.split_once(MEMBER);
+        parts.filter(|_| self.shadow_of().is_none())
+    }
+
+    /// Returns the name of the group if this is a member's name.
+    #[must_use]
+    pub fn group(&self) -> Option<&str> {
+        self.split_member().map(|(group, _)| group)
+    }
+
+    /// Returns the name of the group as a name if this is a member's name.
+    #[must_use]
+    pub fn of_group(&self) -> Option<Self> {
+        self.group().map(|group| Self(group.into()))
+    }
+
+    /// Returns the member's own name if this is a member's name.
+    #[must_use]
+    pub fn member(&self) -> Option<&str> {
+        self.split_member().map(|(_, member)| member)
+    }
+
+    /// Returns the name of the entry under `plugins`. A shadow version shares its plugin's entry, and a member its
+    /// group's.
     pub fn entry(&self) -> &str {
-        self.shadow_of().unwrap_or(self.as_str())
+        self.0
+            .split_once(MEMBER)
+            .map_or(&self.0, |(entry, _)| entry)
     }
 
     pub(super) fn read(node: &Node<'_>) -> Option<Self> {

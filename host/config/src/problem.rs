@@ -117,6 +117,20 @@ impl Collector {
         });
     }
 
+    /// Adds the problems of another list at other places, each once.
+    pub(crate) fn add_at(&self, others: Self, place: impl Fn(&str) -> String) {
+        let mut problems = self.problems.borrow_mut();
+        for problem in others.problems.into_inner() {
+            let problem = Problem {
+                place: place(&problem.place),
+                ..problem
+            };
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+    }
+
     /// Returns the value if there was no problem.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
         let problems = self.problems.into_inner();

@@ -161,6 +161,29 @@ impl Match {
         problems.finish(Some(matching))
     }
 
+    /// Returns a match for every request that a rule of one of these matches. Only the rules count. Without any of them,
+    /// it matches nothing.
+    #[must_use]
+    pub fn of_any<'m>(all: impl Iterator<Item = &'m Self>) -> Self {
+        let mut rules: Vec<Rule> = Vec::new();
+        for rule in all.flat_map(|matching| &matching.rules) {
+            if !rules.contains(rule) {
+                rules.push(rule.clone());
+            }
+        }
+        Self {
+            rules,
+            pod_templates: false,
+            namespaces: Vec::new(),
+            exclude_namespaces: Vec::new(),
+            exclude_users: Vec::new(),
+            exclude_groups: Vec::new(),
+            namespace_selector: LabelSelector::default(),
+            object_selector: LabelSelector::default(),
+            conditions: Vec::new(),
+        }
+    }
+
     /// Returns the rules, in the order in which they are tried.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {

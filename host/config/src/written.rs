@@ -1,5 +1,6 @@
 //! Keeps a configuration as it was written, so that it can be recorded and read again.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +57,15 @@ impl Written {
             let takes = |node: &Value| {
                 node.get(key).is_none() && (key != "signatures" || is_artifact(node))
             };
+            // A group only validates, and its members have the sources.
+            if entry.get("group").is_some() {
+                let members = entry.pointer_mut("/group/members");
+                let members = members.and_then(Value::as_array_mut).into_iter().flatten();
+                for member in members.filter(|member| key == "signatures" && takes(member)) {
+                    member[key] = value.clone();
+                }
+                continue;
+            }
             if takes(&entry) {
                 entry[key] = value.clone();
             }
@@ -130,9 +140,17 @@ impl Config {
     /// Returns a document that reads as this configuration, with these entries instead of the file's. Plugins of
     /// namespaces are left out.
     pub fn document<'c>(&self, entries: impl Iterator<Item = &'c PluginConfig>) -> Value {
+        let mut groups = BTreeSet::new();
         let entries: Vec<Value> = entries
             // A file cannot have an entry that is confined to a namespace.
             .filter(|entry| !entry.is_shadow() && entry.name.namespace().is_none())
+            // Each member of a group has the entry of the group.
+            .filter(|entry| {
+                entry
+                    .group
+                    .as_ref()
+                    .is_none_or(|group| groups.insert(&group.name))
+            })
             .map(|entry| Value::clone(&entry.written.0))
             .collect();
         let mut document = Value::clone(&self.written.0);
@@ -200,6 +218,15 @@ plugins:
     failurePolicy: Ignore
     capabilities: [clock]
     allowRemovals: true
+  - name: either
+    limits: { fuel: 9M }
+    mode: warn
+    group:
+      members:
+        - { name: signed, source: 'oci://registry.example.com/signed:1', limits: { memory: 8Mi } }
+        - { name: own, source: file:./own.wasm, settings: { a: 1 }, capabilities: [clock] }
+      expression: signed() || own()
+      message: neither signed nor our own
 ";
 
     #[test]

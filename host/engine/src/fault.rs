@@ -13,6 +13,7 @@
 mod kinds;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use kinds::{UNLOADED, kinds};
@@ -113,6 +114,13 @@ pub enum Fault {
     NotConverging {
         /// The place of the further change.
         what: String,
+    },
+    /// A member of a group failed, and the verdict of the group depends on it. The kind is that of the member's fault.
+    OfMember {
+        /// The name of the member.
+        member: Arc<str>,
+        /// The fault of the member.
+        fault: Box<Self>,
     },
     /// The engine ended the call with an error that this host does not know.
     EngineError {
@@ -239,6 +247,7 @@ impl Fault {
             Self::TenantBudget { .. } => "tenant-budget",
             Self::Conflict { .. } => "conflict",
             Self::NotConverging { .. } => "not-converging",
+            Self::OfMember { fault, .. } => fault.kind(),
             Self::EngineError { .. } => "engine-error",
         }
     }
@@ -264,6 +273,10 @@ impl Fault {
             Self::BadPatch { .. } => Self::BadPatch { what },
             Self::LossyObject { .. } => Self::LossyObject { what },
             Self::EngineError { .. } => Self::EngineError { what },
+            Self::OfMember { member, fault } => Self::OfMember {
+                member,
+                fault: Box::new(fault.without_plugins_words()),
+            },
             other => other,
         }
     }
@@ -444,6 +457,7 @@ impl fmt::Display for Fault {
                     Milliseconds(*allowed)
                 )
             }
+            Self::OfMember { member, fault } => write!(f, "member {member}: {fault}"),
             Self::Memory(stop) => write!(f, "too much memory: {stop}"),
             Self::Trap {
                 abort: Some(abort), ..

@@ -145,12 +145,27 @@ pub struct Called {
     pub warnings: Vec<Text>,
     /// Number of annotations that the plugin asked to have in the audit log.
     pub annotations: usize,
+    /// The members that were asked, in order, if the plugin is a group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
     /// Fuel that the plugin used.
     pub fuel: u64,
     /// CPU time that the plugin used, in milliseconds.
     pub cpu_milliseconds: f64,
     /// Wall-clock time, in milliseconds, including the time that the call waited for its turn.
     pub milliseconds: f64,
+}
+
+/// The part of a member in the verdict of its group.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// The name of the member in its group.
+    #[serde(with = "shared")]
+    pub name: Arc<str>,
+    /// How the call ended: `allowed`, `denied` or `fault`.
+    pub ended: Cow<'static, str>,
+    /// Fuel that the member used.
+    pub fuel: u64,
 }
 
 /// A plugin that was not called, and the reason.
@@ -375,6 +390,15 @@ impl Called {
                 .map(|warning| Text::of(warning))
                 .collect(),
             annotations: report.annotations.len(),
+            members: report
+                .members
+                .iter()
+                .map(|member| Member {
+                    name: member.name.clone(),
+                    ended: Cow::Borrowed(member.ended),
+                    fuel: member.fuel,
+                })
+                .collect(),
             fuel: report.cost.fuel,
             cpu_milliseconds: milliseconds(report.cost.cpu_time),
             milliseconds: milliseconds(report.cost.duration),
@@ -417,6 +441,8 @@ impl Called {
                     size_of::<Conflict>() + conflict.pointer.len() + conflict.with.len()
                 })
                 .sum::<usize>()
+            // The names share their memory with the group.
+            + size_of_val(&*self.members)
             + self.warnings.len() * (size_of::<Text>() + 2 * HASH_BYTES)
     }
 }

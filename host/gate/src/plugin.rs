@@ -15,6 +15,7 @@
 mod excepting;
 #[doc(hidden)]
 pub mod fuzzing;
+mod group;
 mod images;
 mod load;
 mod lookups;
@@ -25,6 +26,7 @@ mod set;
 mod shadow;
 mod worker;
 
+pub use group::Group;
 pub use load::{LoadError, Loader};
 pub use protocol::{Manifest, Stage};
 pub(crate) use rollout::{Answering, FollowUp, InRollout, Outcome, Rollout, Tally, Versions};

@@ -126,13 +126,19 @@ impl Recording {
             PluginState::Loaded(loaded) => loaded.manifest.version.clone(),
             PluginState::Disabled | PluginState::Failed { .. } => String::new(),
         };
+        let settings = match plugin.config.parts.as_slice() {
+            [] => plugin.config.settings.to_string(),
+            members => {
+                let members = members.iter();
+                let members = members.map(|member| member.settings.to_string());
+                members.collect::<Vec<_>>().join("\n")
+            }
+        };
         PluginNote {
             name: plugin.config.name.as_str().to_owned(),
             digest: plugin.digest.as_deref().unwrap_or_default().to_owned(),
             version,
-            settings: self
-                .recorder
-                .hash(plugin.config.settings.to_string().as_bytes()),
+            settings: self.recorder.hash(settings.as_bytes()),
             mode: plugin.config.mode.as_str().to_owned(),
             failure_policy: plugin.config.failure_policy.as_str().to_owned(),
         }

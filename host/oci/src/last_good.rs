@@ -138,11 +138,17 @@ impl LastGood {
         in_force.map(|in_force| in_force.document)
     }
 
-    /// The names of the plugins that have records.
+    /// The names of the plugins that have records, without new versions of rollouts. A member of a group is a plugin.
     pub fn names(&self) -> Vec<PluginName> {
         let stems = files(&self.folder).filter_map(|path| {
             let stem = path.file_stem()?.to_str()?;
-            PluginName::parse_any(&stem.replacen(OF_NAMESPACE, "/", 1)).ok()
+            let (entry, member) = match stem.split_once('.') {
+                Some((entry, member)) => (entry, Some(member)),
+                None => (stem, None),
+            };
+            let name = PluginName::parse_any(&entry.replacen(OF_NAMESPACE, "/", 1)).ok()?;
+            let name = member.map_or(name.clone(), |member| name.of_member(member));
+            Some(name).filter(|name| name.shadow_of().is_none())
         });
         stems.collect()
     }

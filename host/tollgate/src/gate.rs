@@ -368,7 +368,7 @@ fn loaded(plugin: &Plugin) -> Option<LoadedPlugin> {
     let PluginState::Loaded(loaded) = &plugin.state else {
         return None;
     };
-    let interfaces = loaded.guest.interfaces();
+    let interfaces = loaded.interfaces();
     Some(LoadedPlugin {
         name: plugin.config.name.clone(),
         version: loaded.manifest.version.clone(),

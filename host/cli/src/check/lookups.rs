@@ -17,8 +17,11 @@ pub(super) fn lines(plugin: &Plugin, has_objects: bool) -> Vec<String> {
     let PluginState::Loaded(loaded) = &plugin.state else {
         return Vec::new();
     };
+    let Some(guest) = &loaded.guest else {
+        return Vec::new();
+    };
     let line = |name: &str, lookup: &Lookup| {
-        let mut tables = loaded.guest.lookups().tables();
+        let mut tables = guest.lookups().tables();
         let table = tables.find(|(of, _)| *of == name);
         let takes = match table.map(|(_, table)| table.size()) {
             Some(size) if has_objects => {

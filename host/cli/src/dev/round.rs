@@ -193,7 +193,7 @@ async fn load(config: &Config, options: &Options<'_>) -> anyhow::Result<Loaded> 
         let name = &plugin.config.name;
         match &plugin.state {
             PluginState::Loaded(loaded) => {
-                if loaded.guest.interfaces().validating {
+                if loaded.interfaces().validating {
                     endpoint = "validate";
                 }
                 lines.push(line(plugin, loaded));
@@ -224,7 +224,7 @@ async fn load(config: &Config, options: &Options<'_>) -> anyhow::Result<Loaded> 
 
 /// Describes a plugin that is served.
 fn line(plugin: &Plugin, loaded: &LoadedPlugin) -> String {
-    let interfaces = loaded.guest.interfaces();
+    let interfaces = loaded.interfaces();
     let does = match (interfaces.mutating, interfaces.validating) {
         (true, true) => "mutates and validates",
         (true, false) => "mutates",

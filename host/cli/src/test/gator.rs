@@ -265,10 +265,11 @@ fn plugin(source: &str, name: &str, settings: &Value) -> anyhow::Result<PluginCo
         most,
         &problems,
     );
-    let plugin = problems
+    let (plugins, _) = problems
         .finish(read)
         .map_err(|problems| anyhow!("--engine: {problems}"))?;
-    Ok(plugin.0)
+    let plugin = plugins.into_iter().next();
+    plugin.ok_or_else(|| anyhow!("--engine: names no plugin"))
 }
 
 // === impl Sources ===

@@ -247,8 +247,8 @@ fn read_config(
     let defaults = Defaults::default();
     for node in &nodes {
         // The `shadow` of an entry is ignored: it decides nothing, so there is nothing to test.
-        let (plugin, _) = PluginConfig::read(node, folder, &defaults, max_calls, problems)?;
-        config.plugins.push(plugin);
+        let (plugins, _) = PluginConfig::read(node, folder, &defaults, max_calls, problems)?;
+        config.plugins.extend(plugins);
     }
     if config.plugins.is_empty() {
         fields.problem(

@@ -63,9 +63,18 @@ fn read(resource: &Resource) -> Result<SharedException, Refusal> {
     shared.map_err(|problems| invalid(problems.to_string()))
 }
 
-fn find<'c>(config: &'c mut Config, name: &str) -> Option<&'c mut PluginConfig> {
-    let mut plugins = config.plugins.iter_mut();
-    plugins.find(|plugin| plugin.name.as_str() == name)
+/// Returns the plugin with this name, or the members of the group.
+fn find<'c>(config: &'c mut Config, name: &str) -> Vec<&'c mut PluginConfig> {
+    let plugins = config.plugins.iter_mut();
+    plugins
+        .filter(|plugin| plugin.name.entry() == name)
+        .collect()
+}
+
+fn add_to(plugins: Vec<&mut PluginConfig>, exception: &Exception) {
+    for plugin in plugins {
+        plugin.add_exception(exception.clone());
+    }
 }
 
 /// Adds an exception of the installation's namespace, for objects anywhere.
@@ -73,10 +82,11 @@ fn of_installation(config: &mut Config, resource: &Resource) -> Result<(), Refus
     let shared = read(resource)?;
     let mut unknown = Vec::new();
     for name in &shared.plugins {
-        match find(config, name.as_str()) {
-            Some(plugin) => plugin.add_exception(shared.exception.clone().named(&resource.name)),
-            None => unknown.push(name.as_str()),
+        let plugins = find(config, name.as_str());
+        if plugins.is_empty() {
+            unknown.push(name.as_str());
         }
+        add_to(plugins, &shared.exception.clone().named(&resource.name));
     }
     check_end(&shared.exception)?;
     check_known(&unknown)
@@ -119,14 +129,14 @@ fn of_namespace(
     let (mut unknown, mut refused) = (Vec::new(), Vec::new());
     for name in &shared.plugins {
         let own = format!("{namespace}/{name}");
-        if let Some(plugin) = find(config, &own) {
-            plugin.add_exception(exception.clone());
+        let plugins = find(config, &own);
+        if !plugins.is_empty() {
+            add_to(plugins, &exception);
             continue;
         }
-        match find(config, name.as_str()) {
-            Some(plugin) if plugin.allow_namespace_exceptions => {
-                plugin.add_exception(exception.clone());
-            }
+        let plugins = find(config, name.as_str());
+        match plugins.first() {
+            Some(plugin) if plugin.allow_namespace_exceptions => add_to(plugins, &exception),
             Some(_) => refused.push(name.as_str()),
             None => unknown.push(name.as_str()),
         }

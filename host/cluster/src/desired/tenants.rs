@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_config::{Config, Tenancy, TenantRefusal};
+use serde_json::Value;
+use tollgate_config::{Config, MOST_MEMBERS, Tenancy, TenantRefusal};
 use tollgate_registration::EXCLUDED_NAMESPACES;
 
 use super::{Entry, Kept, Refusal, Stripped, Verdict, World, invalid, keep};
@@ -102,17 +103,19 @@ fn entry(
         checked.map_err(not_allowed)
     })?;
     let read = file.read_tenant(namespace, &resource.name, &spec, folder);
-    let mut plugin = read.map_err(|refusal| match refusal {
+    let mut plugins = read.map_err(|refusal| match refusal {
         TenantRefusal::NoTenancy => without_tenancy(file),
         TenantRefusal::Invalid(problems) => invalid(problems.to_string()),
         TenantRefusal::NotAllowed(problems) => not_allowed(format!("{problems}\n{REMEDY}")),
     })?;
-    plugin.secret_settings = is_secret;
+    for plugin in &mut plugins {
+        plugin.secret_settings = is_secret;
+    }
     Ok(Entry {
         uid: Some(resource.uid.clone()),
         tenancy: Some(tenancy.clone()),
         order,
-        plugin,
+        plugins,
         shadow: None,
     })
 }
@@ -130,12 +133,16 @@ impl<'r> Places<'r> {
     fn take(&mut self, resource: &'r Resource, tenancy: &Tenancy) -> Result<(), Refusal> {
         let namespace = resource.namespace.as_deref().unwrap_or_default();
         let own = self.by_namespace.entry(namespace).or_default();
-        *own += 1;
+        // Each member of a group is a plugin.
+        let members = resource.spec.pointer("/group/members");
+        let count = members.and_then(Value::as_array).map_or(1, Vec::len);
+        let count = u32::try_from(count.clamp(1, MOST_MEMBERS)).unwrap_or(1);
+        *own += count;
         let (most, whose, key) = if *own > tenancy.max_plugins_per_namespace {
             let most = tenancy.max_plugins_per_namespace;
             (most, "of this namespace", "maxPluginsPerNamespace")
         } else {
-            self.all += 1;
+            self.all += count;
             if self.all <= tenancy.max_plugins {
                 return Ok(());
             }

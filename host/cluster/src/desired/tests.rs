@@ -473,3 +473,65 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn resource_can_be_a_group() {
+    let file = file("");
+    let group = |prefix: &str| {
+        json!({ "group": {
+            "members": [
+                { "name": "one", "source": format!("oci://registry.example.com/{prefix}one:1") },
+                { "name": "two", "source": format!("oci://registry.example.com/{prefix}two:1") },
+            ],
+            "expression": "any", "message": "neither",
+        } })
+    };
+    let without_source = |mut spec: Value| {
+        spec.as_object_mut().unwrap().remove("source");
+        spec
+    };
+    let exception = json!({
+        "plugins": ["either"], "reason": "moves", "expires": "2999-01-01",
+    });
+    let foreign = group("elsewhere/");
+    let objects = [
+        object(
+            Kind::Plugin,
+            "",
+            "either",
+            &without_source(spec(&group(""))),
+        ),
+        object(
+            Kind::TenantPlugin,
+            "team-a",
+            "own",
+            &without_source(spec(&group("tenants/"))),
+        ),
+        object(
+            Kind::TenantPlugin,
+            "team-b",
+            "own",
+            &without_source(spec(&foreign)),
+        ),
+        object(Kind::Exception, "tollgate-system", "moving", &exception),
+    ];
+    let plan = planned(&file, &objects);
+    let entries = tollgate_config::entries(&plan.config.plugins);
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["open", "closed", "either", "team-a/own"]);
+    assert_eq!(entries[2].exceptions.len(), 1);
+    assert_eq!(entries[2].parts.len(), 2);
+    assert_eq!(plan.config.plugins[2].name.as_str(), "either.one");
+    assert_eq!(plan.config.plugins[5].name.as_str(), "team-a/own.two");
+    assert_eq!(plan.config.plugins[5].name.namespace(), Some("team-a"));
+    assert_eq!(entries[3].parts[1].name.entry(), "team-a/own");
+    let refusal = plan.plugins["team-b/own"].refusal.as_ref().unwrap();
+    assert_eq!(refusal.reason, "NotAllowed");
+    assert!(
+        refusal
+            .message
+            .contains("spec.group.members[0].source: the artifact may come from"),
+        "{}",
+        refusal.message
+    );
+}

@@ -245,7 +245,7 @@ impl Reports {
         round: &mut Round,
     ) -> Resource {
         let mut plugins = plan.config.plugins.iter();
-        let desired = plugins.find(|plugin| plugin.name.as_str() == name);
+        let desired = plugins.find(|plugin| plugin.name.entry() == name);
         // A plugin that is being loaded still has its rollout.
         if desired.is_none_or(|desired| desired.rollout.is_some()) {
             return resource;

@@ -86,8 +86,27 @@ fn required(policy: &SignaturePolicy) -> String {
 // === impl Signature ===
 
 impl Signature {
-    /// The verdict about a version that serves. Tollgate loads an artifact only if it is signed as the entry requires.
+    /// The verdict about a version that serves. Tollgate loads an artifact only if it is signed as the entry requires. A
+    /// group is as trusted as its least trusted member.
     pub(crate) fn of_serving(config: &PluginConfig) -> Self {
+        if config.is_group() {
+            let mut by = Vec::new();
+            let mut is_required = true;
+            for part in &config.parts {
+                match Self::of_serving(part) {
+                    Self::Untrusted => return Self::Untrusted,
+                    Self::NotRequired => is_required = false,
+                    Self::Trusted { by: signers } if by.contains(&signers) => {}
+                    Self::Trusted { by: signers } => by.push(signers),
+                }
+            }
+            return match is_required {
+                true => Self::Trusted {
+                    by: by.join(" and "),
+                },
+                false => Self::NotRequired,
+            };
+        }
         match config.signature_requirement() {
             SignatureRequirement::Nothing => Self::NotRequired,
             SignatureRequirement::Policy(policy) => Self::Trusted {

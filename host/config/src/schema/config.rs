@@ -20,9 +20,17 @@ pub fn config() -> Value {
 
 /// Runs the reader of the configuration file.
 pub(super) fn trace() -> Trace {
-    derive(&[base()], |document, collector| {
+    derive(&[base(), base_of_group()], |document, collector| {
         let _ = read_config(document, Path::new("/"), collector);
     })
+}
+
+/// A file with a group, which has keys that no plugin has.
+fn base_of_group() -> Value {
+    let source = "oci://registry.example.com/a:1";
+    json!({ "plugins": [{ "name": "a", "group": {
+        "members": [{ "name": "m", "source": source }], "expression": "all", "message": "no",
+    } }] })
 }
 
 /// A file in which every key can have a meaning: only an artifact has signatures.

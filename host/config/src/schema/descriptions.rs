@@ -622,6 +622,20 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
         "file: and a path, or oci:// and a reference with a tag or a digest.",
     ),
     (
+        "plugins[].group",
+        "One verdict from several plugins that validate, with one message, instead of a source.",
+    ),
+    ("group.members", "The plugins of the group."),
+    (
+        "group.members[].name",
+        "Name in the expression: a-z, 0-9 and _, unique in the group.",
+    ),
+    (
+        "group.expression",
+        "When the group allows a request: any, all, or members in CEL, such as signed() || (trusted() && labelled()).",
+    ),
+    ("group.message", "Message for the user of a denied request."),
+    (
         "plugins[].enabled",
         "Whether Tollgate loads and calls the plugin. Default: true.",
     ),

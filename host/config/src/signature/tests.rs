@@ -245,9 +245,9 @@ fn nobody_weakens_the_policies_of_the_file() {
         assert!(refused.contains("spec.shadow.signatures"), "{refused}");
     }
     let entry = json!({"name": "a", "source": "oci://registry.example.com/policies/a:1"});
-    let (plugin, _) = config.read_entry(&entry, "spec", folder).unwrap();
+    let (plugins, _) = config.read_entry(&entry, "spec", folder).unwrap();
     assert!(matches!(
-        plugin.signature_requirement(),
+        plugins[0].signature_requirement(),
         SignatureRequirement::Policy(_)
     ));
 }

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::{SettingsSource, Tenancy};
+use crate::group::Group;
 use crate::kubernetes::resource_named;
 use crate::limit::Limits;
 use crate::lookup::{Lookup, LookupNamespaces};
@@ -59,7 +61,7 @@ const NOT_FOR_TENANTS: [(&str, &str); 4] = [
 // === impl Config ===
 
 impl Config {
-    /// Reads the entry of a plugin of a namespace. Relative paths start at `folder`. Paths of problems begin with `spec`.
+    /// Reads the entry of a plugin or of a group of a namespace. Relative paths start at `folder`. Paths of problems begin with `spec`.
     ///
     /// # Errors
     /// The reason why the plugin has no effect, with all problems of one kind.
@@ -69,7 +71,7 @@ impl Config {
         name: &str,
         spec: &Value,
         folder: &Path,
-    ) -> Result<PluginConfig, TenantRefusal> {
+    ) -> Result<Vec<PluginConfig>, TenantRefusal> {
         let tenancy = self.tenancy.as_ref().ok_or(TenantRefusal::NoTenancy)?;
         let refused = Collector::default();
         for (key, message) in NOT_FOR_TENANTS {
@@ -101,15 +103,36 @@ impl Config {
             let message = "missing, expected rules: an AdmissionPlugin says itself which requests it is called for";
             problems.add("spec.match", message);
         }
-        let (plugin, _) = problems.finish(read).map_err(TenantRefusal::Invalid)?;
+        let (plugins, _) = problems.finish(read).map_err(TenantRefusal::Invalid)?;
         let refused = Collector::default();
-        tenancy.check(&plugin, namespace, &refused);
+        for (index, plugin) in plugins.iter().enumerate() {
+            match plugin.group {
+                None => tenancy.check(plugin, namespace, &refused),
+                Some(_) => {
+                    let of_member = Collector::default();
+                    tenancy.check(plugin, namespace, &of_member);
+                    refused.add_at(of_member, |place| place_of_member(place, index));
+                }
+            }
+        }
         check_rules_size(spec, &refused);
         refused
             .finish(Some(()))
             .map_err(TenantRefusal::NotAllowed)?;
-        let plugin = PluginConfig {
-            name: name_of_tenant,
+        let written = Written::of_entry(&entry, &Value::Null);
+        let group = |plugin: &PluginConfig| {
+            let group = plugin.group.as_deref()?;
+            Some(Arc::new(Group {
+                name: name_of_tenant.clone(),
+                ..group.clone()
+            }))
+        };
+        let confine = |plugin: PluginConfig| PluginConfig {
+            name: match plugin.name.member() {
+                Some(member) => name_of_tenant.of_member(member),
+                None => name_of_tenant.clone(),
+            },
+            group: group(&plugin),
             matching: plugin
                 .matching
                 .map(|matching| confined(matching, namespace)),
@@ -120,7 +143,26 @@ impl Config {
                 .collect(),
             ..plugin
         };
-        Ok(plugin.written_as(&Written::of_entry(&entry, &Value::Null)))
+        let plugins = plugins.into_iter().map(confine);
+        Ok(plugins.map(|plugin| plugin.written_as(&written)).collect())
+    }
+}
+
+/// Returns the place of a key of a member's code. The other keys are those of the group.
+fn place_of_member(place: &str, index: usize) -> String {
+    const OF_MEMBERS: [&str; 6] = [
+        "source",
+        "capabilities",
+        "limits",
+        "lookups",
+        "access",
+        "images",
+    ];
+    match place.strip_prefix("spec.") {
+        Some(key) if OF_MEMBERS.iter().any(|own| key.starts_with(own)) => {
+            format!("spec.group.members[{index}].{key}")
+        }
+        _ => place.to_owned(),
     }
 }
 

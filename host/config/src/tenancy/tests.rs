@@ -44,7 +44,8 @@ fn with(place: &str, value: Value) -> Value {
 }
 
 fn read(config: &Config, spec: &Value) -> Result<PluginConfig, TenantRefusal> {
-    config.read_tenant("team-a", "guard", spec, Path::new("/etc/tollgate"))
+    let read = config.read_tenant("team-a", "guard", spec, Path::new("/etc/tollgate"));
+    read.map(|mut plugins| plugins.remove(0))
 }
 
 const PLAIN: &str = "{ registries: [registry.example.com/tenants] }";

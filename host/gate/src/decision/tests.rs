@@ -42,6 +42,7 @@ fn report(ended: Ended) -> Report {
         unsettled: Vec::new(),
         rollout: None,
         template: None,
+        members: Vec::new(),
         cost: Cost {
             duration: Duration::from_millis(3),
             cpu_time: Duration::from_millis(2),

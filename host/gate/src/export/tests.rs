@@ -32,6 +32,7 @@ fn report(plugin: &str, ended: Ended) -> Report {
         digest: Some("sha256:00".into()),
         rollout: None,
         template: None,
+        members: Vec::new(),
     }
 }
 

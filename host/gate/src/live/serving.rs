@@ -18,10 +18,10 @@ pub(super) fn serving(
     let unsigned = troubles
         .clone()
         .filter(|(_, (_, trouble))| trouble.is_unsigned)
-        .map(|(name, _)| name.clone());
+        .map(|(name, _)| of_entry(name));
     let held = snapshot.held.iter().flat_map(|held| {
         let names = held.plugins.keys();
-        names.map(|name| (name.clone(), held.what_to_do(name)))
+        names.map(|name| (of_entry(name), held.what_to_do(name)))
     });
     Serving {
         plugins: live
@@ -29,19 +29,31 @@ pub(super) fn serving(
             .map(|plugin| of(plugin, enforces(&plugin.config.name)))
             .collect(),
         troubles: troubles
-            .map(|(name, (_, trouble))| (name.clone(), trouble.reason.clone()))
+            .map(|(name, (_, trouble))| (of_entry(name), reason(name, &trouble.reason)))
             .collect(),
         unsigned: unsigned.collect(),
-        loading: snapshot.loading.keys().cloned().collect(),
+        loading: snapshot.loading.keys().map(of_entry).collect(),
         held: held.collect(),
         invalid: snapshot.invalid.clone(),
+    }
+}
+
+/// The name of the entry that a member of a group is a part of. Any other name is returned as it is.
+fn of_entry(name: &PluginName) -> PluginName {
+    name.of_group().unwrap_or_else(|| name.clone())
+}
+
+fn reason(name: &PluginName, reason: &str) -> String {
+    match name.member() {
+        Some(member) => format!("member {member}: {reason}"),
+        None => reason.to_owned(),
     }
 }
 
 fn of(plugin: &Plugin, enforces: bool) -> ServingPlugin {
     let state = match &plugin.state {
         PluginState::Loaded(loaded) => {
-            let interfaces = loaded.guest.interfaces();
+            let interfaces = loaded.interfaces();
             ServingState::Loaded {
                 matching: loaded.matching.clone(),
                 mutates: interfaces.mutating,

@@ -99,7 +99,7 @@ impl Status {
         for (name, because) in &held.plugins {
             let plugin = plugins
                 .iter_mut()
-                .find(|plugin| plugin["name"] == name.as_str());
+                .find(|plugin| plugin["name"] == name.entry());
             if let Some(plugin) = plugin {
                 plugin["held"] = json!({
                     "change": change(*because),
@@ -140,7 +140,9 @@ impl Status {
                     "the shadow of plugin {plugin} does not run as configured; no answer is affected: {reason}"
                 ));
             }
-            match live.get(name.as_str()).map(|plugin| &plugin.state) {
+            let mut parts = live.parts();
+            let plugin = parts.find(|plugin| plugin.config.name == *name);
+            match plugin.map(|plugin| &plugin.state) {
                 Some(PluginState::Loaded(_)) => Some(format!(
                     "plugin {name} does not serve as configured; the previous version keeps serving: {reason}"
                 )),
@@ -267,11 +269,21 @@ fn place<'p>(
     let found = plugins.iter().position(|plugin| plugin["name"] == entry);
     let Some(index) = found else {
         // The plugin is new: none of its versions serves.
-        plugins.push(json!({ "name": name.as_str(), "source": source, "state": "pending" }));
+        let new = match name.member() {
+            Some(_) => json!({ "name": entry, "state": "pending" }),
+            None => json!({ "name": name.as_str(), "source": source, "state": "pending" }),
+        };
+        plugins.push(new);
         let last = plugins.len() - 1;
-        return (&mut plugins[last], false);
+        return match name.member() {
+            Some(member) => place_of_member(&mut plugins[last], member, source),
+            None => (&mut plugins[last], false),
+        };
     };
     let plugin = &mut plugins[index];
+    if let Some(member) = name.member() {
+        return place_of_member(plugin, member, source);
+    }
     if name.shadow_of().is_none() {
         return (plugin, true);
     }
@@ -281,6 +293,24 @@ fn place<'p>(
         *shadow = json!({ "source": source, "state": "pending" });
     }
     (shadow, true)
+}
+
+/// The place of a member in the entry of its group, which is added if it is missing.
+fn place_of_member<'p>(group: &'p mut Value, name: &str, source: &str) -> (&'p mut Value, bool) {
+    let members = &mut group["group"]["members"];
+    if !members.is_array() {
+        *members = json!([]);
+    }
+    // It is an array now.
+    let Value::Array(members) = members else {
+        return (members, false);
+    };
+    let found = members.iter().position(|member| member["name"] == name);
+    let index = found.unwrap_or_else(|| {
+        members.push(json!({ "name": name, "source": source, "state": "pending" }));
+        members.len() - 1
+    });
+    (&mut members[index], found.is_some())
 }
 
 /// Converts a moment of this process to a timestamp.

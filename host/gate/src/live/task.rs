@@ -236,8 +236,7 @@ impl Reconciler {
     pub async fn run(mut self, pipeline: Arc<Pipeline>, opened: oneshot::Sender<()>) {
         if let Some(records) = &self.last_good {
             let names = records.names();
-            let plugins = names.iter().filter(|name| name.shadow_of().is_none());
-            pipeline.knew(plugins.map(PluginName::as_str));
+            pipeline.knew(names.iter().map(PluginName::entry));
         }
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -487,7 +486,7 @@ impl Reconciler {
     /// Publishes the plugins that serve already, with the rollouts as they are now.
     fn republish(&self, work: &Work) {
         let live = work.pipeline.live();
-        let set = PluginSet::new(live.all().cloned().collect());
+        let set = PluginSet::new(live.parts().cloned().collect());
         let set = set.with_rollouts(self.rollouts.rollouts());
         work.pipeline.publish(set);
         self.tell(work);
@@ -546,7 +545,8 @@ impl Reconciler {
 
     /// The plugin of a place. If nothing has changed, this is the plugin that already serves.
     fn plugin(&self, place: Place<SharedCode>, live: &PluginSet) -> Arc<Plugin> {
-        let earlier = live.find(place.config.name.as_str());
+        let mut parts = live.parts();
+        let earlier = parts.find(|plugin| plugin.config.name == place.config.name);
         if let Some(earlier) = earlier.filter(|earlier| is_of(earlier, &place)) {
             return earlier.clone();
         }
@@ -647,7 +647,8 @@ impl Reconciler {
 fn is_of(plugin: &Plugin, place: &Place<SharedCode>) -> bool {
     let same = match (&plugin.state, &place.serving) {
         (PluginState::Loaded(loaded), Serving::Code(code)) => {
-            Arc::ptr_eq(&loaded.guest, &code.code.guest)
+            let is_same = |guest: &Arc<_>| Arc::ptr_eq(guest, &code.code.guest);
+            loaded.guest.as_ref().is_some_and(is_same)
                 && plugin.digest.as_ref() == Some(&code.digest)
         }
         (

@@ -68,7 +68,7 @@ fn lacking<'c>(call: &Call, plugins: &PluginSet, challenge: &'c Challenge) -> Ve
         let is_meant = call.plugin.as_deref().is_none_or(|only| only == name);
         let plugin = plugins.get(name).filter(|_| is_meant);
         plugin.is_some_and(|plugin| match &plugin.state {
-            PluginState::Loaded(loaded) => loaded.guest.interfaces().exports(phase),
+            PluginState::Loaded(loaded) => loaded.interfaces().exports(phase),
             PluginState::Disabled | PluginState::Failed { .. } => false,
         })
     };

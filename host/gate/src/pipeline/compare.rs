@@ -149,7 +149,7 @@ impl Comparison {
         let PluginState::Loaded(loaded) = &self.shadow.plugin.state else {
             return false;
         };
-        let interfaces = loaded.guest.interfaces();
+        let interfaces = loaded.interfaces();
         match self.phase {
             Phase::Mutate => interfaces.mutating,
             Phase::Validate => interfaces.validating,

@@ -576,8 +576,8 @@ impl Gate for Pipeline {
                     "plugin {} is not loaded: {reason}",
                     plugin.config.name
                 )),
-                PluginState::Loaded(loaded) => {
-                    let waits = loaded.guest.lookups().waits_for()?;
+                PluginState::Loaded(_) => {
+                    let waits = plugin.waits_for()?;
                     let name = &plugin.config.name;
                     Some(format!("plugin {name} waits for its objects: {waits}"))
                 }

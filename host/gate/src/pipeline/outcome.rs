@@ -43,6 +43,19 @@ pub struct Report {
     pub rollout: Option<Arc<str>>,
     /// The kind of the workload whose pod template the plugin got; `None` if it got the object itself.
     pub template: Option<&'static Workload>,
+    /// The members that were asked, in order, if the plugin is a group.
+    pub members: Vec<MemberReport>,
+}
+
+/// The part of a member in the verdict of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberReport {
+    /// The member's name in its group.
+    pub name: Arc<str>,
+    /// How the call ended: `allowed`, `denied` or `fault`.
+    pub ended: &'static str,
+    /// Fuel that the member used.
+    pub fuel: u64,
 }
 
 /// The end of a plugin's turn.
@@ -147,6 +160,7 @@ impl Report {
             digest,
             rollout: None,
             template: None,
+            members: Vec::new(),
         }
     }
 

@@ -132,7 +132,7 @@ fn why_not(
         return Cow::Borrowed("it is disabled");
     }
     if let PluginState::Loaded(loaded) = &plugin.state {
-        let interfaces = loaded.guest.interfaces();
+        let interfaces = loaded.interfaces();
         match phase {
             Phase::Mutate if !interfaces.mutating => return Cow::Borrowed("it does not mutate"),
             Phase::Validate if !interfaces.validating => {

@@ -21,7 +21,8 @@ use tollgate_config::matching::Mismatch;
 use super::matching::Standing;
 use tollgate_admission::Denial;
 
-use super::outcome::{Ended, FaultReport, Report};
+use super::outcome::{Ended, FaultReport, MemberReport, Report};
+use super::validate::group;
 use crate::plugin::{Plugin, PluginState};
 
 /// One plugin's turn in one phase.
@@ -63,6 +64,8 @@ pub(super) struct Called {
     pub(super) fuel_of_one_call: u64,
     pub(super) cpu: Duration,
     pub(super) wall: Duration,
+    /// The members that were asked, if the plugin is a group.
+    pub(super) members: Vec<MemberReport>,
 }
 
 /// A plugin's answer or fault, with everything else about the call.
@@ -186,14 +189,30 @@ impl Turn<'_> {
         subject: &Subject,
         deadline: Instant,
     ) -> Result<Answered, Overload> {
+        match &self.plugin.group {
+            None => self.call_alone(engine, subject, deadline).await,
+            // Boxed, because few plugins are groups.
+            Some(group) => Box::pin(group::call(group, engine, subject, deadline)).await,
+        }
+    }
+
+    /// Calls a plugin that is no group.
+    pub(super) async fn call_alone(
+        &self,
+        engine: &Engine,
+        subject: &Subject,
+        deadline: Instant,
+    ) -> Result<Answered, Overload> {
         let watch = subject.request.observed.begin();
         let answered = match &self.plugin.state {
-            PluginState::Loaded(loaded) => read(
-                loaded
-                    .guest
-                    .call(engine, self.phase, subject, deadline)
-                    .await,
-            ),
+            PluginState::Loaded(loaded) => match &loaded.guest {
+                Some(guest) => read(guest.call(engine, self.phase, subject, deadline).await),
+                None => {
+                    let reason = "it has no code".to_owned();
+                    let fault = Fault::NotLoaded { reason };
+                    Ok((Err(fault), Called::nothing(&subject.request)))
+                }
+            },
             PluginState::Failed { reason } => {
                 let fault = Fault::NotLoaded {
                     reason: reason.clone(),
@@ -274,6 +293,7 @@ impl Turn<'_> {
         Report {
             warnings: called.warnings,
             annotations: called.annotations,
+            members: called.members,
             cost,
             template: template.map(|template| template.workload),
             ..Report::new(config, self.plugin.digest.clone(), ended)
@@ -330,7 +350,7 @@ impl Turn<'_> {
         );
     }
 
-    fn log_fault(&self, request: &AdmissionRequest, fault: &Fault, called: &Called) {
+    pub(super) fn log_fault(&self, request: &AdmissionRequest, fault: &Fault, called: &Called) {
         let config = &self.plugin.config;
         log_request!(
             warn,
@@ -362,6 +382,7 @@ impl Called {
             fuel_of_one_call: 0,
             cpu: Duration::ZERO,
             wall: Duration::ZERO,
+            members: Vec::new(),
         }
     }
 
@@ -373,7 +394,7 @@ impl Called {
         self.wall += further.wall;
     }
 
-    fn cost(&self) -> Cost {
+    pub(super) fn cost(&self) -> Cost {
         Cost {
             duration: self.wall,
             cpu_time: self.cpu,
@@ -398,6 +419,7 @@ fn read(report: CallReport) -> Result<Answered, Overload> {
         fuel_of_one_call: report.fuel,
         cpu: report.cpu,
         wall: report.wall,
+        members: Vec::new(),
     };
     Ok((answer, called))
 }

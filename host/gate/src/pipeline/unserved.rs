@@ -168,7 +168,7 @@ impl Watcher {
             });
         };
         if let PluginState::Loaded(loaded) = &plugin.state
-            && !loaded.guest.interfaces().exports(phase_of(call.endpoint))
+            && !loaded.interfaces().exports(phase_of(call.endpoint))
         {
             let phase = phase_of(call.endpoint).name();
             self.note(Unserved::Phase, call, now, |silent| {
@@ -194,7 +194,7 @@ impl Watcher {
         }
         if let Some(plugin) = only.and_then(|name| plugins.get(name))
             && let PluginState::Loaded(loaded) = &plugin.state
-            && !loaded.guest.interfaces().exports(phase_of(call.endpoint))
+            && !loaded.interfaces().exports(phase_of(call.endpoint))
         {
             // This one is reported already.
             return;

@@ -2,6 +2,7 @@
 
 mod caller;
 mod existing;
+pub(super) mod group;
 
 #[doc(hidden)]
 pub use existing::fuzzing;

@@ -295,6 +295,7 @@ impl Loader {
             digest,
             state,
             metrics,
+            group: None,
         }
     }
 
@@ -585,7 +586,7 @@ impl PluginCode {
     pub(crate) fn under(&self, config: &PluginConfig) -> Result<LoadedPlugin, LoadError> {
         Ok(LoadedPlugin {
             matching: matching(config, &self.manifest)?,
-            guest: self.guest.clone(),
+            guest: Some(self.guest.clone()),
             manifest: self.manifest.clone(),
         })
     }

@@ -66,7 +66,10 @@ pub(super) fn probes(plugin: &Plugin) -> Vec<LookupProbe> {
             read: Box::new(move || reading(&table)),
         }
     };
-    loaded.guest.lookups().tables().map(probe).collect()
+    let guest = loaded.guest.iter();
+    guest
+        .flat_map(|guest| guest.lookups().tables().map(probe))
+        .collect()
 }
 
 fn reading(table: &Table) -> LookupReading {

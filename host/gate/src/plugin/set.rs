@@ -8,10 +8,11 @@ use tollgate_admission::Phase;
 use tollgate_config::{
     FailurePolicy, Limits, Match, Mode, PluginConfig, format_bytes, format_count, format_duration,
 };
-use tollgate_engine::{ConfiguredBy, Guest, UNLOADED, kinds};
+use tollgate_engine::{ConfiguredBy, Guest, Interfaces, UNLOADED, kinds};
 use tollgate_oci::Hold;
 use tollgate_telemetry::metrics::{Metrics, PluginMetrics};
 
+use super::group::{self, Group};
 use super::protocol::Manifest;
 use super::rollout::{Rollout, Tally};
 use super::shadow::Shadow;
@@ -35,6 +36,8 @@ pub struct Plugin {
     pub state: PluginState,
     /// Metrics of the plugin's calls.
     pub metrics: PluginMetrics,
+    /// The members, if the plugin is a group.
+    pub group: Option<Arc<Group>>,
 }
 
 /// Whether a plugin can be called.
@@ -70,8 +73,9 @@ pub(crate) struct PluginCode {
 
 /// A plugin that can be called.
 pub struct LoadedPlugin {
-    /// The linked code. Plugins share it when only the configuration around it has changed.
-    pub guest: Arc<Guest>,
+    /// The linked code. Plugins share it when only the configuration around it has changed. None for a group: its members
+    /// have the code.
+    pub guest: Option<Arc<Guest>>,
     /// The plugin's description of itself.
     pub manifest: Manifest,
     /// Rules for the plugin's requests: from the configuration, or else from the manifest.
@@ -81,14 +85,14 @@ pub struct LoadedPlugin {
 // === impl PluginSet ===
 
 impl PluginSet {
-    /// Creates a set in the given order, and assigns each shadow to its plugin.
+    /// Creates a set in the given order, puts the members of groups together, and assigns each shadow to its plugin.
     #[must_use]
     pub fn new(plugins: Vec<Arc<Plugin>>) -> Self {
         let (shadows, plugins): (Vec<_>, Vec<_>) = plugins
             .into_iter()
             .partition(|plugin| plugin.config.is_shadow());
         let mut set = Self {
-            plugins,
+            plugins: group::assemble(plugins),
             shadows: Vec::new(),
             rollouts: Vec::new(),
         };
@@ -130,6 +134,14 @@ impl PluginSet {
     pub fn all(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         let shadows = self.shadows.iter().map(|shadow| &shadow.plugin);
         self.plugins.iter().chain(shadows)
+    }
+
+    /// The plugins and shadows that a set like this one is made of: the members in place of their groups.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+        self.all().flat_map(|plugin| match &plugin.group {
+            Some(group) => group.members.as_slice(),
+            None => std::slice::from_ref(plugin),
+        })
     }
 
     /// Returns the same plugins for calls beside those of reviews, without shadows and without the new versions of rollouts. The calls take no place of a review's
@@ -202,7 +214,7 @@ impl PluginSet {
         let awaited = self.promoted().filter(|plugin| {
             let is_missing = match &plugin.state {
                 PluginState::Failed { .. } => true,
-                PluginState::Loaded(loaded) => loaded.guest.lookups().waits_for().is_some(),
+                PluginState::Loaded(_) => plugin.waits_for().is_some(),
                 PluginState::Disabled => false,
             };
             is_missing
@@ -222,16 +234,20 @@ impl PluginSet {
         for (name, digest, version) in now.difference(&before) {
             metrics.plugin_loaded(name, digest, version);
         }
-        for plugin in self.all() {
+        for plugin in self.all().filter(|plugin| plugin.group.is_some()) {
             plugin.begin_metrics();
         }
-        let probes = self.all().flat_map(|plugin| lookups::probes(plugin));
+        for plugin in self.parts() {
+            plugin.begin_metrics();
+        }
+        let probes = self.parts().flat_map(|plugin| lookups::probes(plugin));
         metrics.observe_lookups(probes.collect());
     }
 
     /// Names, digests and versions of the loaded plugins.
     fn serving(&self) -> BTreeSet<(&str, &str, &str)> {
-        let loaded = self.plugins.iter().filter_map(|plugin| {
+        let loaded = self.parts().filter(|plugin| !plugin.config.is_shadow());
+        let loaded = loaded.filter_map(|plugin| {
             let PluginState::Loaded(loaded) = &plugin.state else {
                 return None;
             };
@@ -267,6 +283,22 @@ impl PluginSet {
     }
 }
 
+// === impl LoadedPlugin ===
+
+impl LoadedPlugin {
+    /// What the plugin is called for. A group only validates.
+    #[must_use]
+    pub fn interfaces(&self) -> Interfaces {
+        match &self.guest {
+            Some(guest) => guest.interfaces(),
+            None => Interfaces {
+                mutating: false,
+                validating: true,
+            },
+        }
+    }
+}
+
 // === impl Plugin ===
 
 impl Plugin {
@@ -276,11 +308,13 @@ impl Plugin {
         config.limits.timeout = longest;
         let state = match &self.state {
             PluginState::Loaded(loaded) => PluginState::Loaded(Box::new(LoadedPlugin {
-                guest: Arc::new(loaded.guest.apart(Limits {
-                    cpu_time: longest,
-                    timeout: longest,
-                    ..loaded.guest.limits().clone()
-                })),
+                guest: loaded.guest.as_ref().map(|guest| {
+                    Arc::new(guest.apart(Limits {
+                        cpu_time: longest,
+                        timeout: longest,
+                        ..guest.limits().clone()
+                    }))
+                }),
                 manifest: loaded.manifest.clone(),
                 matching: loaded.matching.clone(),
             })),
@@ -289,11 +323,24 @@ impl Plugin {
                 reason: reason.clone(),
             },
         };
+        let group = self.group.as_ref();
         Self {
             metrics: metrics.plugin(config.name.as_str()),
             config,
             digest: self.digest.clone(),
             state,
+            group: group.map(|group| group.apart(|member| member.apart(metrics, longest))),
+        }
+    }
+
+    /// The objects that the plugin waits for, in words. None if it has all of them.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        if let Some(group) = &self.group {
+            return group.members.iter().find_map(|member| member.waits_for());
+        }
+        match &self.state {
+            PluginState::Loaded(loaded) => loaded.guest.as_ref()?.lookups().waits_for(),
+            PluginState::Failed { .. } | PluginState::Disabled => None,
         }
     }
 
@@ -309,7 +356,7 @@ impl Plugin {
             match &self.state {
                 PluginState::Disabled => {}
                 PluginState::Failed { .. } => self.metrics.expect(phase, &UNLOADED, policy),
-                PluginState::Loaded(loaded) if loaded.guest.interfaces().exports(phase) => {
+                PluginState::Loaded(loaded) if loaded.interfaces().exports(phase) => {
                     self.metrics.expect(phase, &kinds(phase), policy);
                     self.metrics.begin(phase);
                 }
@@ -326,7 +373,7 @@ impl Plugin {
         match &self.state {
             PluginState::Disabled => RequestFilter::Nothing,
             PluginState::Loaded(loaded) => {
-                if loaded.guest.interfaces().exports(phase) {
+                if loaded.interfaces().exports(phase) {
                     RequestFilter::Matching(&loaded.matching)
                 } else {
                     RequestFilter::Nothing
@@ -361,7 +408,7 @@ impl Plugin {
                 serde_json::json!({ "state": "failed", "reason": reason })
             }
             PluginState::Loaded(loaded) => {
-                let interfaces = loaded.guest.interfaces();
+                let interfaces = loaded.interfaces();
                 let mut exports = Vec::new();
                 if interfaces.mutating {
                     exports.push("mutate");
@@ -369,9 +416,9 @@ impl Plugin {
                 if interfaces.validating {
                     exports.push("validate");
                 }
-                let configure = match loaded.guest.configured() {
-                    ConfiguredBy::Snapshot => serde_json::json!({ "once": true }),
-                    ConfiguredBy::EachCall { reason, .. } => {
+                let configure = match loaded.guest.as_ref().map(|guest| guest.configured()) {
+                    None | Some(ConfiguredBy::Snapshot) => serde_json::json!({ "once": true }),
+                    Some(ConfiguredBy::EachCall { reason, .. }) => {
                         serde_json::json!({ "once": false, "reason": reason })
                     }
                 };
@@ -392,11 +439,15 @@ impl Plugin {
         };
         if let PluginState::Loaded(loaded) = &self.state
             && !self.config.lookups.is_empty()
+            && let Some(guest) = &loaded.guest
         {
-            status["lookups"] = lookups::status(&loaded.guest);
+            status["lookups"] = lookups::status(guest);
         }
         if let (Some(status), serde_json::Value::Object(more)) = (status.as_object_mut(), more) {
             status.extend(more);
+        }
+        if let Some(group) = &self.group {
+            group.add_to(&mut status);
         }
         status
     }

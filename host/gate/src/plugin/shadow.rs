@@ -109,7 +109,7 @@ impl Shadow {
 
 fn guest(plugin: &Arc<Plugin>) -> Option<Arc<Guest>> {
     match &plugin.state {
-        PluginState::Loaded(loaded) => Some(loaded.guest.clone()),
+        PluginState::Loaded(loaded) => loaded.guest.clone(),
         PluginState::Failed { .. } | PluginState::Disabled => None,
     }
 }

@@ -86,7 +86,7 @@ impl Judge {
                 }
             }
             PluginState::Loaded(loaded) if could_match(&loaded.matching) => {
-                let interfaces = loaded.guest.interfaces();
+                let interfaces = loaded.interfaces();
                 let exports = [
                     (interfaces.mutating, Endpoint::Mutate),
                     (interfaces.validating, Endpoint::Validate),

@@ -152,6 +152,12 @@ impl Outcome {
 // === impl PluginMetrics ===
 
 impl PluginMetrics {
+    /// Returns the metrics of another plugin in the same registry.
+    #[must_use]
+    pub fn of_other(&self, name: &str) -> Self {
+        self.inner.families.resolve(name)
+    }
+
     /// Creates the series of these faults at zero, because an alert on an increase needs a value before the first
     /// fault.
     pub fn expect(&self, phase: Phase, faults: &[&'static str], failure_policy: &'static str) {

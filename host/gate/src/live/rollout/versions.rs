@@ -41,7 +41,7 @@ pub(super) fn blocked(old: &Plugin, new: Option<&Plugin>) -> Option<String> {
     let PluginState::Loaded(before) = &old.state else {
         return None;
     };
-    if loaded.guest.interfaces() != before.guest.interfaces() {
+    if loaded.interfaces() != before.interfaces() {
         return Some(
             "the new version mutates or validates where the old one does not: add it as a plugin of its own".to_owned(),
         );
@@ -96,6 +96,7 @@ fn missing(
         state: PluginState::Failed {
             reason: reason.to_owned(),
         },
+        group: None,
     });
     Versions {
         answering: plugin.clone(),
@@ -120,6 +121,7 @@ fn loaded(
             digest: source.digest.clone(),
             state,
             metrics: metrics.plugin(metrics_of),
+            group: None,
         })
     };
     let warns_beside = old.config.mode == Mode::Enforce;
@@ -197,6 +199,7 @@ plugins: [{{ name: guard, source: 'file:/guard.wasm', {keys} }}]"
                 reason: "there is no such file".to_owned(),
             },
             metrics: metrics.plugin("guard"),
+            group: None,
         })
     }
 

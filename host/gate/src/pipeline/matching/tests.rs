@@ -35,6 +35,7 @@ fn unloaded(name: PluginName) -> Plugin {
     let metrics = Metrics::new();
     Plugin {
         metrics: metrics.plugin(name.as_str()),
+        group: None,
         config: PluginConfig {
             name,
             failure_policy: FailurePolicy::Fail,

@@ -26,6 +26,7 @@ fn plugin(matching: &str) -> Arc<Plugin> {
             reason: "it is not there".to_owned(),
         },
         metrics: Metrics::new().plugin("a"),
+        group: None,
     })
 }
 

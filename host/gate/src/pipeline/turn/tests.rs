@@ -24,6 +24,7 @@ fn plugin(condition: &str) -> Arc<Plugin> {
             reason: "it is not there".to_owned(),
         },
         metrics: Metrics::new().plugin("a"),
+        group: None,
     })
 }
 
