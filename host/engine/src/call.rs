@@ -311,8 +311,10 @@ impl Guest {
             .limits
             .fuel
             .saturating_sub(store.get_fuel().unwrap_or(0));
-        let cpu = meter.cpu();
         let mut state = store.into_data();
+        // The clock is read once: for the end of the last slice, and for the end of the call.
+        let end = meter.finish();
+        let cpu = meter.cpu();
         let stop = outcome.as_ref().err();
         let awaits = match stop.and_then(|error| error.downcast_ref::<Stop>()) {
             Some(Stop::AwaitsNamespace) => Some(Awaits::Namespace),
@@ -377,7 +379,7 @@ impl Guest {
             grounds: state.grounds,
             fuel,
             cpu,
-            wall: began.elapsed(),
+            wall: end.saturating_duration_since(began),
             memory_bytes: state.memory_bytes,
             awaits,
             answers: state.access,

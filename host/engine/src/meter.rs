@@ -29,6 +29,8 @@ pub(super) struct Meter {
     waited: AtomicU64,
     /// End of the last slice that left the call pending, since `started`; absent before the first pause.
     paused: OptionalMoment,
+    /// Whether a slice has begun and not ended. The first one begins with the meter.
+    in_slice: AtomicBool,
     ticked: AtomicBool,
 }
 
@@ -45,7 +47,9 @@ pub struct Spent {
     pub slept: Duration,
 }
 
-/// Runs a future and charges its slices to a meter.
+/// Runs a future and charges its slices to a meter. [`Meter::finish`] ends the last slice.
+///
+/// The first slice begins with the meter, so the future is polled at once.
 pub(super) struct Metered<'m, F> {
     pub(super) meter: &'m Meter,
     /// Records when the future is woken; `None` when every pause is a yield.
@@ -80,8 +84,19 @@ impl Meter {
             spent: AtomicU64::new(0),
             waited: AtomicU64::new(0),
             paused: OptionalMoment::absent(),
+            in_slice: AtomicBool::new(true),
             ticked: AtomicBool::new(false),
         }
+    }
+
+    /// Ends the slice in which the call has ended, and returns the time. What the host did to remove the instance is part
+    /// of the slice.
+    pub(super) fn finish(&self) -> Instant {
+        let now = Instant::now();
+        if self.in_slice.load(Ordering::Relaxed) {
+            self.end_slice_at(nanoseconds(now.saturating_duration_since(self.started)));
+        }
+        now
     }
 
     /// CPU time of the slices that have ended.
@@ -122,7 +137,7 @@ impl Meter {
     /// Charges the current slice at a tick, and returns the CPU time of the call so far.
     pub(super) fn tick(&self) -> Duration {
         if self.ticked.swap(true, Ordering::Relaxed) {
-            self.end_slice();
+            self.end_slice_at(self.clock());
         } else {
             // The wall clock went on while other threads had the processor, possibly for much longer than a tick.
             let slice = self
@@ -138,6 +153,7 @@ impl Meter {
     }
 
     fn begin_slice(&self) {
+        self.in_slice.store(true, Ordering::Relaxed);
         if self.ticked.load(Ordering::Relaxed) {
             self.slice_began.store(thread_time(), Ordering::Relaxed);
             self.slice_began_by_clock
@@ -147,22 +163,25 @@ impl Meter {
         }
     }
 
-    fn end_slice(&self) {
+    /// Ends a slice at a time by the wall clock, since `started`.
+    fn end_slice_at(&self, clock: u64) {
+        self.in_slice.store(false, Ordering::Relaxed);
         let began = self.slice_began.load(Ordering::Relaxed);
         if self.ticked.load(Ordering::Relaxed) {
             let cpu = thread_time().saturating_sub(began);
             let began = self.slice_began_by_clock.load(Ordering::Relaxed);
-            let by_clock = self.clock().saturating_sub(began);
+            let by_clock = clock.saturating_sub(began);
             self.spent.fetch_add(cpu, Ordering::Relaxed);
             let preempted = by_clock.saturating_sub(cpu);
             self.waited.fetch_add(preempted, Ordering::Relaxed);
         } else {
-            let cpu = self.clock().saturating_sub(began);
+            let cpu = clock.saturating_sub(began);
             self.spent.fetch_add(cpu, Ordering::Relaxed);
         }
     }
 
-    /// Ends a pause: charges the time since the wake-up as waiting for a processor.
+    /// Ends a pause: charges the time since the wake-up as waiting for a processor, and begins a slice. Does nothing if
+    /// there was no pause.
     ///
     /// `woken` is `None` when the call was ready for the whole pause.
     fn resume(&self, woken: Option<&Woken>) {
@@ -178,6 +197,14 @@ impl Meter {
         };
         let waited = now.saturating_sub(ready);
         self.waited.fetch_add(waited, Ordering::Relaxed);
+        self.begin_slice();
+    }
+
+    /// Ends the slice that leaves the call pending.
+    fn pause(&self) {
+        let now = self.clock();
+        self.end_slice_at(now);
+        self.paused.set(now);
     }
 
     fn clock(&self) -> u64 {
@@ -204,7 +231,6 @@ impl<F: Future + Unpin> Future for Metered<'_, F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         this.meter.resume(this.woken.as_deref());
-        this.meter.begin_slice();
         let poll = match &this.woken {
             None => Pin::new(&mut this.future).poll(context),
             Some(woken) => {
@@ -214,9 +240,8 @@ impl<F: Future + Unpin> Future for Metered<'_, F> {
                 Pin::new(&mut this.future).poll(&mut context)
             }
         };
-        this.meter.end_slice();
         if poll.is_pending() {
-            this.meter.paused.set(this.meter.clock());
+            this.meter.pause();
         }
         poll
     }
@@ -337,6 +362,22 @@ mod tests {
         assert_eq!((moment.take(), moment.get()), (Some(9), None));
         moment.set(0);
         assert_eq!(moment.get(), Some(1));
+    }
+
+    #[test]
+    fn finish_ends_only_a_slice_that_has_begun() {
+        let meter = Meter::start();
+        std::thread::sleep(TICK * 2);
+        let end = meter.finish();
+        assert_eq!(meter.cpu(), end - meter.started);
+        assert!(meter.cpu() >= TICK * 2);
+
+        let paused = Meter::start();
+        paused.pause();
+        let cpu = paused.cpu();
+        std::thread::sleep(TICK * 2);
+        assert!(paused.finish() - paused.started >= TICK * 2);
+        assert_eq!(paused.cpu(), cpu);
     }
 
     #[test]

@@ -12,9 +12,10 @@
 //! compares the copy with its digest, and maps the copy, so nobody can change the code between check and use.
 
 mod fill;
+mod writing;
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -23,6 +24,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
+
+use writing::Holes;
+pub use writing::Writing;
 
 /// Stores compiled code in a folder that belongs to this user.
 #[derive(Debug)]
@@ -37,14 +41,7 @@ pub struct Store {
 pub struct Code {
     file: NamedTempFile,
     digest: String,
-}
-
-/// Code that is being written.
-#[derive(Debug)]
-pub struct Writing {
-    file: NamedTempFile,
-    digest: Sha256,
-    bytes: u64,
+    holes: Holes,
 }
 
 /// A digest of the inputs that code was prepared from.
@@ -57,9 +54,6 @@ struct Record<T> {
     value: T,
 }
 
-/// Size of the pieces in which code is written. Linux maps a file in the pieces in which it was written: with small
-/// pieces, code that never runs takes no memory.
-const WRITTEN_AT_ONCE: usize = 4096;
 /// Number of bytes that are read from a stored file at once.
 const READ_AT_ONCE: usize = 64 << 10;
 /// Prefix for the names of files that are being written.
@@ -81,12 +75,7 @@ impl Store {
 
     /// Begins to write code.
     pub fn write(&self) -> io::Result<Writing> {
-        let file = unfinished(&self.code)?;
-        Ok(Writing {
-            file,
-            digest: Sha256::new(),
-            bytes: 0,
-        })
+        Ok(Writing::to(unfinished(&self.code)?))
     }
 
     /// Finds the code that was prepared from these inputs. Damaged files are deleted and count as missing.
@@ -113,9 +102,9 @@ impl Store {
         let path = self.code.join(&code.digest);
         if !path.exists() {
             // Store a copy: nothing that overwrites the stored file may reach the mapped file.
-            let copy = unfinished(&self.code)?;
-            fs::copy(code.path(), copy.path())?;
-            copy.persist(&path)?;
+            let mut copy = self.write()?;
+            copy.copy(code, code.bytes()?)?;
+            copy.end()?.file.persist(&path)?;
         }
         let record = Record {
             code: code.digest.clone(),
@@ -146,7 +135,7 @@ impl Store {
                 read => copy.write(&buffer[..read])?,
             }
         }
-        let code = copy.end();
+        let code = copy.end()?;
         if code.digest == digest {
             return Ok(code);
         }
@@ -237,39 +226,15 @@ impl Code {
         Ok(self.file.as_file().metadata()?.len())
     }
 
-    /// Reads up to `limit` bytes from `offset` on.
+    /// Reads up to `limit` bytes from `offset` on. At the end of the code, there are none.
     pub fn read(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
-        let mut piece = vec![0; limit];
-        let read = self.file.as_file().read_at(&mut piece, offset)?;
-        piece.truncate(read);
+        let (bytes, is_hole) = self.holes.next(offset, limit);
+        let mut piece = vec![0; bytes];
+        if !is_hole {
+            let read = self.file.as_file().read_at(&mut piece, offset)?;
+            piece.truncate(read);
+        }
         Ok(piece)
-    }
-}
-
-// === impl Writing ===
-
-impl Writing {
-    /// Appends bytes to the code.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.digest.update(bytes);
-        self.bytes += bytes.len() as u64;
-        for piece in bytes.chunks(WRITTEN_AT_ONCE) {
-            self.file.write_all(piece)?;
-        }
-        Ok(())
-    }
-
-    /// Number of bytes written so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Finishes writing.
-    pub fn end(self) -> Code {
-        Code {
-            file: self.file,
-            digest: format!("{:x}", self.digest.finalize()),
-        }
     }
 }
 
@@ -301,7 +266,7 @@ mod tests {
     fn kept(store: &Store, key: &Key, content: &[u8]) -> Code {
         let mut writing = store.write().unwrap();
         writing.write(content).unwrap();
-        let code = writing.end();
+        let code = writing.end().unwrap();
         store.keep(key, &"value", &code).unwrap();
         code
     }

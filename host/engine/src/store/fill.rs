@@ -33,7 +33,7 @@ impl Store {
             filled.write(content)?;
         }
         filled.copy(code, length)?;
-        Ok(filled.end())
+        filled.end()
     }
 }
 
@@ -41,7 +41,7 @@ impl Store {
 
 impl Writing {
     /// Appends the same part of other code, up to `end`.
-    fn copy(&mut self, code: &Code, end: u64) -> io::Result<()> {
+    pub(super) fn copy(&mut self, code: &Code, end: u64) -> io::Result<()> {
         while self.bytes() < end {
             let limit = usize::try_from(COPIED_AT_ONCE.min(end - self.bytes()))
                 .map_err(io::Error::other)?;
@@ -65,7 +65,7 @@ mod tests {
         let store = Store::new(folder.path(), 1 << 30);
         let mut writing = store.write()?;
         writing.write(code)?;
-        let code = writing.end();
+        let code = writing.end()?;
         let before = code.digest.clone();
         let filled = store.fill(&code, contents.iter().copied())?;
         assert_eq!(filled.digest == before, contents.is_empty());

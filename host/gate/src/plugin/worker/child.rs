@@ -315,7 +315,8 @@ impl<'w> Child<'w> {
             heard.again();
             writing = blocking(move || writing.write(&piece).map(|()| writing)).await??;
         }
-        Ok(Some(writing.end()))
+        let code = blocking(move || writing.end()).await??;
+        Ok(Some(code))
     }
 
     fn fits(&self, what: &'static str, bytes: u64, factor: u64) -> Result<(), PrepareError> {

@@ -94,7 +94,7 @@ impl Worker {
             // The code would take longer to carry than to make again. Without bytes, it is not handed over.
             Ok(code) if code.bytes()? > max_code_bytes => {
                 let store = self.store.clone();
-                let none = blocking(move || store.write().map(tollgate_engine::Writing::end));
+                let none = blocking(move || store.write().and_then(tollgate_engine::Writing::end));
                 Ok(Some(none.await??))
             }
             Ok(code) => Ok(Some(code)),
