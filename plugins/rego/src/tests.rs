@@ -1,3 +1,4 @@
+mod inventory;
 mod library;
 mod negation;
 mod numbers;
