@@ -254,3 +254,136 @@ fn gatekeepers_library_passes() {
     );
     assert!(ran.stdout.contains("30 suite(s)"), "{}", ran.said());
 }
+
+/// Gatekeeper's policy for uniqueness in short, with the kinds that it needs.
+const UNIQUE: &str = r#"
+apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata:
+  name: uniquehost
+  annotations:
+    metadata.gatekeeper.sh/requires-sync-data: |
+      "[[
+        { "groups": ["extensions"], "versions": ["v1beta1"], "kinds": ["Ingress"] },
+        { "groups": ["networking.k8s.io"], "versions": ["v1beta1", "v1"], "kinds": ["Ingress"] }
+      ]]"
+spec:
+  crd: { spec: { names: { kind: UniqueHost } } }
+  targets:
+    - target: admission.k8s.gatekeeper.sh
+      rego: |
+        package uniquehost
+        identical(obj, review) {
+          obj.metadata.namespace == review.object.metadata.namespace
+          obj.metadata.name == review.object.metadata.name
+        }
+        violation[{"msg": msg}] {
+          input.review.kind.kind == "Ingress"
+          host := input.review.object.spec.rules[_].host
+          other := data.inventory.namespace[_][version]["Ingress"][name]
+          regex.match("^(extensions|networking.k8s.io)/.+$", version)
+          other.spec.rules[_].host == host
+          not identical(other, input.review)
+          msg := sprintf("ingress host conflicts with an existing ingress <%v>", [host])
+        }
+---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: UniqueHost
+metadata: { name: unique }
+spec: { match: { kinds: [{ apiGroups: [networking.k8s.io], kinds: [Ingress] }] } }
+"#;
+
+fn ingress(name: &str, host: &str) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {"rules": [{"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix",
+            "backend": {"service": {"name": name, "port": {"number": 80}}}}]}}]},
+    })
+}
+
+/// Reviews an Ingress beside others, and returns the exit code with the fuel.
+fn reviewed_beside(folder: &Path, config: &str, count: usize, host: &str) -> (Option<i32>, u64) {
+    let others: Vec<Value> = (0..count)
+        .map(|index| ingress(&format!("web-{index}"), &format!("h{index}.example")))
+        .collect();
+    let dump = json!({"apiVersion": "v1", "kind": "List", "items": others});
+    std::fs::write(folder.join("dump.json"), dump.to_string()).unwrap();
+    std::fs::write(folder.join("new.json"), ingress("new", host).to_string()).unwrap();
+    let ran = run(
+        folder,
+        &[
+            "review",
+            "--config",
+            config,
+            "--objects",
+            "dump.json",
+            "new.json",
+        ],
+    );
+    let said = ran.said();
+    // The last table has a line for the plugin: name, phase, calls, patched, denied, faults, fuel.
+    let row = said.lines().find(|line| line.starts_with("uniquehost"));
+    let row = row.unwrap_or_else(|| panic!("no costs: {said}"));
+    let fuel = row.split_whitespace().nth(6).unwrap_or_default();
+    let fuel = fuel.replace(',', "");
+    if ran.code == Some(1) {
+        assert!(said.contains("ingress host conflicts"), "{said}");
+    }
+    (ran.code, fuel.parse().unwrap())
+}
+
+/// The objects of the cluster reach the Rego through lookups. A rule for uniqueness reads only those with the same key, so
+/// its fuel does not depend on the number of objects.
+#[test]
+fn imported_template_reads_its_inventory_from_lookups() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("unique.yaml"), UNIQUE).unwrap();
+    let source = format!("file:{}", guests::build("rego").display());
+    let ran = run(
+        folder,
+        &[
+            "import",
+            "unique.yaml",
+            "--rego",
+            &source,
+            "-o",
+            "tollgate.yaml",
+        ],
+    );
+    println!("{}", ran.said());
+    assert_eq!(ran.code, Some(0), "{}", ran.said());
+    let note = "reads data.inventory: lookups of Ingress with the same key as the object, which keep /spec";
+    assert!(ran.said().contains(note), "{}", ran.said());
+
+    let (code, few) = reviewed_beside(folder, "tollgate.yaml", 10, "new.example");
+    assert_eq!(code, Some(0));
+    let (code, _) = reviewed_beside(folder, "tollgate.yaml", 10, "h3.example");
+    assert_eq!(code, Some(1));
+    let (code, many) = reviewed_beside(folder, "tollgate.yaml", 10_000, "new.example");
+    assert_eq!(code, Some(0));
+    println!("fuel with the same key only: {few} beside 10 objects, {many} beside 10,000");
+    assert!(many < few + few / 10, "{few} {many}");
+
+    // Without `only`, each object costs the same.
+    let text = std::fs::read_to_string(folder.join("tollgate.yaml")).unwrap();
+    let mut config: Value = serde_saphyr::from_str(&text).unwrap();
+    let entry = &mut config["plugins"][0];
+    entry["settings"]["inventoryFrom"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("only");
+    entry["limits"] = json!({"fuel": "2G", "cpuTime": "20s", "timeout": "20s", "memory": "256Mi", "output": "64Mi"});
+    std::fs::write(folder.join("all.yaml"), config.to_string()).unwrap();
+    let fuels = [10, 510].map(|count| {
+        let (code, fuel) = reviewed_beside(folder, "all.yaml", count, "new.example");
+        assert_eq!(code, Some(0));
+        fuel
+    });
+    let each = (fuels[1] - fuels[0]) / 500;
+    println!("fuel of each object without `only`: {each}");
+    assert!((1_000..3_000_000).contains(&each), "{fuels:?}");
+    let (code, _) = reviewed_beside(folder, "all.yaml", 20, "h3.example");
+    assert_eq!(code, Some(1));
+}

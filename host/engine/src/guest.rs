@@ -16,7 +16,7 @@ use super::bindings::EveryPluginIndices;
 use super::bindings::types::{Mutation, Verdict};
 use super::export::Export;
 use super::images;
-use super::lookups::{Bound, no_tables};
+use super::lookups::{self, Bound, no_tables};
 use super::state::CallState;
 use super::{Engine, PER_COMPONENT};
 use crate::Code;
@@ -433,14 +433,17 @@ fn admit(
     capabilities: &[Capability],
 ) -> Result<Interfaces, GuestError> {
     let kind = component.component_type();
-    // A plugin that can ask what is granted can do without access.
+    // A plugin that can ask what is granted can do without access, and without lookups.
     let asks_for_grants = kind
         .imports(engine.wasmtime())
         .any(|(name, _)| matches!(contract_interface(name), Some((access::GRANTS, _))));
     for (name, _) in kind.imports(engine.wasmtime()) {
-        let is_access = matches!(contract_interface(name), Some((access::ACCESS, _)));
-        if is_access && asks_for_grants {
-            admit_import(name, &[Capability::Access])?;
+        let is_optional = matches!(
+            contract_interface(name),
+            Some((access::ACCESS | lookups::CLUSTER, _))
+        );
+        if is_optional && asks_for_grants {
+            admit_import(name, &[Capability::Access, Capability::Cluster])?;
         } else {
             admit_import(name, capabilities)?;
         }

@@ -529,7 +529,7 @@ impl Engine {
     }
 
     /// Links everything that plugins may import: the contract, WASI without access to anything, and the granted
-    /// capabilities.
+    /// capabilities. Rights and lookups are there for every plugin, and answer only what is granted.
     pub(crate) fn linker(
         &self,
         capabilities: impl IntoIterator<Item = Capability>,
@@ -541,11 +541,12 @@ impl Engine {
         for capability in capabilities {
             match capability {
                 Capability::Clock => host::add_clock(&mut linker)?,
-                Capability::Cluster => lookups::add_to_linker(&mut linker)?,
+                Capability::Cluster => {}
                 Capability::Access => has_access = true,
                 Capability::Images => images::add_to_linker(&mut linker)?,
             }
         }
+        lookups::add_to_linker(&mut linker)?;
         access::add_to_linker(&mut linker, has_access)?;
         Ok(linker)
     }

@@ -22,6 +22,9 @@ use super::state::CallState;
 const NOT_CONFIGURED: &str = "this host has no source of objects: connect it to the cluster (the section `cluster` of \
     the configuration), or give it objects (`--objects FILE`, or the key `cluster` of a suite)";
 
+/// The interface of the contract.
+pub(super) const CLUSTER: &str = "cluster";
+
 static NO_TABLES: LazyLock<Arc<NoTables>> =
     LazyLock::new(|| Arc::new(NoTables::because(NOT_CONFIGURED)));
 

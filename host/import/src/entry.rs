@@ -20,6 +20,9 @@ pub struct Entry {
     /// What the plugin may ask about the rights of users. None if the policy does not name `authorizer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
+    /// The objects of the cluster that the policy reads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lookups: Vec<Value>,
     /// The policy.
     pub settings: Value,
     /// The file and line of the policy, for notes.

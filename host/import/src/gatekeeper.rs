@@ -4,6 +4,7 @@
 //! rules are those kinds of the constraints whose resources are known, so that the plugin is not called for others. All
 //! mutators become one plugin, because each of them sees the changes of the others.
 
+mod inventory;
 mod mutators;
 mod rules;
 
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::entry::plugin_name;
 use crate::{Dialect, Document, Effect, Entry, Imported, Matching, Note, Sources};
+use inventory::{Inventory, Synced};
 
 /// The dialect of Gatekeeper.
 #[derive(Clone, Debug)]
@@ -33,6 +35,10 @@ const EVERYWHERE: &str = "*";
 const DRY_RUN: &str =
     "reports violations in the log and in the audit annotations, and not in its status";
 
+/// Objects that name the kinds which policies read.
+const SYNC_SETS: &str = "syncset.gatekeeper.sh";
+const SYNCED: &str = "its kinds are lookups of the templates that read data.inventory";
+
 /// The code of a template that runs.
 struct Code {
     is_cel: bool,
@@ -53,10 +59,7 @@ const OTHERS: [(&str, &str); 4] = [
         "config.gatekeeper.sh",
         "exempt namespaces are not translated; write them under `match.excludeNamespaces`",
     ),
-    (
-        "syncset.gatekeeper.sh",
-        "nothing is synchronised; list the objects under `settings.inventory`",
-    ),
+    (SYNC_SETS, "names no kind under `spec.gvks`"),
 ];
 // === impl Gatekeeper ===
 
@@ -72,6 +75,9 @@ impl Dialect for Gatekeeper {
             let documents = documents.iter().copied();
             documents.filter(move |document| document.group() == group)
         };
+        let of_all = ["config.gatekeeper.sh", "syncset.gatekeeper.sh"].map(of_group);
+        let synced = of_all.into_iter().flatten().flat_map(inventory::synced);
+        let synced: Vec<Synced> = synced.collect();
         let mut kinds: Vec<&str> = Vec::new();
         for template in of_group(TEMPLATES) {
             let kind = template.text_at("/spec/crd/spec/names/kind");
@@ -84,7 +90,7 @@ impl Dialect for Gatekeeper {
             let constraints: Vec<&Document> = of_group(CONSTRAINTS)
                 .filter(|constraint| constraint.kind() == kind)
                 .collect();
-            self.template(template, &constraints, into);
+            self.template(template, &constraints, &synced, into);
         }
         for constraint in of_group(CONSTRAINTS) {
             if !kinds.contains(&constraint.kind()) {
@@ -96,14 +102,26 @@ impl Dialect for Gatekeeper {
         mutators::translate(&mutators, &self.sources.cel, into);
         for (group, reason) in OTHERS {
             for document in of_group(group) {
-                into.notes.push(document.note(Effect::Impossible, reason));
+                // The rest of such an object says which objects policies read.
+                let is_only_sync = group == SYNC_SETS || document.value["spec"]["match"].is_null();
+                let note = match inventory::synced(document).is_empty() || !is_only_sync {
+                    true => document.note(Effect::Impossible, reason),
+                    false => document.note(Effect::Skipped, SYNCED),
+                };
+                into.notes.push(note);
             }
         }
     }
 }
 
 impl Gatekeeper {
-    fn template(&self, template: &Document, constraints: &[&Document], into: &mut Imported) {
+    fn template(
+        &self,
+        template: &Document,
+        constraints: &[&Document],
+        synced: &[Synced],
+        into: &mut Imported,
+    ) {
         let code = match code(template) {
             Ok(code) => code,
             Err(reason) => {
@@ -121,7 +139,11 @@ impl Gatekeeper {
             return;
         }
         let operations = operations(&code, constraints);
-        let mut notes = differences(template, &code);
+        let mut notes = Vec::new();
+        let inventory = match code.is_cel {
+            true => Inventory::default(),
+            false => inventory::of(template, &code.text, synced, &mut notes),
+        };
         let (rules, unknown) = rules::of(constraints, &operations);
         for (constraint, kind) in unknown {
             let text = format!(
@@ -144,6 +166,10 @@ impl Gatekeeper {
         }
         into.notes.append(&mut notes);
         let constraints: Vec<&Value> = constraints.iter().map(|one| &one.value).collect();
+        let mut settings = json!({ "template": template.value, "constraints": constraints });
+        if !inventory.sources.is_empty() {
+            settings["inventoryFrom"] = inventory.sources.into();
+        }
         into.entries.push(Entry {
             name,
             source: match code.is_cel {
@@ -154,7 +180,8 @@ impl Gatekeeper {
             // Gatekeeper's webhook lets requests pass when it cannot answer.
             failure_policy: "Ignore",
             access: None,
-            settings: json!({ "template": template.value, "constraints": constraints }),
+            lookups: inventory.lookups,
+            settings,
             place: (template.file.clone(), template.line),
         });
     }
@@ -193,16 +220,6 @@ fn code(template: &Document) -> Result<Code, String> {
             text,
         }),
     }
-}
-
-/// Returns what a plugin does otherwise than Gatekeeper.
-fn differences(template: &Document, code: &Code) -> Vec<Note> {
-    let mut notes = Vec::new();
-    if !code.is_cel && code.text.contains("data.inventory") {
-        let text = "reads data.inventory, which has only the objects under `settings.inventory`";
-        notes.push(template.note_at("data.inventory", Effect::Differs, text));
-    }
-    notes
 }
 
 /// Returns what the actions of a constraint do otherwise than in Gatekeeper.

@@ -55,6 +55,7 @@ impl InTree {
             },
             failure_policy: policy.failure_policy,
             access: access_of(&policy.settings),
+            lookups: Vec::new(),
             settings: policy.settings.clone(),
             place: (of.file.clone(), of.line),
         }

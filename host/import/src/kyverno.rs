@@ -149,6 +149,7 @@ impl Kyverno {
             },
             failure_policy: policy.failure_policy,
             access: access_of(&policy.settings),
+            lookups: Vec::new(),
             settings: policy.settings,
             place: (document.file.clone(), document.line),
         });

@@ -1,7 +1,46 @@
-//! `data.inventory`: objects in the layout that Gatekeeper gives them.
+//! `data.inventory`: objects in the layout that Gatekeeper gives them, from the settings or from the cluster.
 
+use std::collections::BTreeSet;
+
+use regorus::Value as Rego;
 use serde_json::{Map, Value as Json};
-use tollgate_sdk::{Pointer, SettingsErrors};
+use tollgate_sdk::cluster::{self, Object, Objects, OrFault as _};
+use tollgate_sdk::{Pointer, Review, SettingsErrors, pointer};
+
+/// Objects of the cluster in `data.inventory`: those of one lookup.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Live {
+    /// The name of the lookup in the configuration.
+    lookup: String,
+    /// The `apiVersion` of the objects.
+    api_version: String,
+    /// The `kind` of the objects.
+    kind: String,
+    /// Which of the objects the Rego gets. None: all.
+    #[serde(default)]
+    only: Option<Only>,
+}
+
+/// A part of a lookup's objects.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+enum Only {
+    /// Those in the namespace of the reviewed object.
+    SameNamespace {},
+    /// Those that have a key in common with the reviewed object.
+    SameKey {
+        /// An index of the lookup.
+        index: String,
+        /// The places of the keys in the reviewed object, such as `/spec/rules/*/host`.
+        at: String,
+    },
+}
+
+/// The member of the input that the Rego reads in place of `data.inventory`. `data` belongs to the prepared program.
+pub(crate) const MEMBER: &str = "tollgate_inventory";
+const DATA: &str = "data.inventory";
+const IMPORT: &str = "import data.inventory";
 
 /// Builds the document `data.inventory` from objects.
 pub(crate) fn build(objects: &[Json], at: &Pointer, errors: &mut SettingsErrors) -> Json {
@@ -32,4 +71,166 @@ pub(crate) fn build(objects: &[Json], at: &Pointer, errors: &mut SettingsErrors)
         *place = object.clone();
     }
     inventory
+}
+
+/// Checks the sources, and whether they have anything to do.
+pub(crate) fn check(live: &[Live], has_objects: bool, reads: bool, errors: &mut SettingsErrors) {
+    if live.is_empty() {
+        return;
+    }
+    let at = pointer!["inventoryFrom"];
+    if has_objects {
+        errors.at(
+            at.clone(),
+            "cannot be used with `inventory`: the objects come from the cluster or from the settings",
+        );
+    }
+    if !reads {
+        errors.at(at, "the Rego does not read data.inventory");
+    }
+}
+
+/// Rewrites Rego to read the inventory from the input. Lines stay as they are.
+pub(crate) fn adapted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut quote: Option<char> = None;
+    while let Some(character) = rest.chars().next() {
+        let is_start = !out.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+        let is_code = quote.is_none() && is_start;
+        let ends = |word: &str| {
+            let after = rest.strip_prefix(word)?;
+            let goes_on = after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+            (!goes_on).then_some(after)
+        };
+        if let Some(after) = ends(IMPORT).filter(|_| is_code) {
+            out.push_str("import input.");
+            out.push_str(MEMBER);
+            if !after.trim_start_matches([' ', '\t']).starts_with("as ") {
+                out.push_str(" as inventory");
+            }
+            rest = after;
+            continue;
+        }
+        if let Some(after) = ends(DATA).filter(|_| is_code) {
+            out.push_str("input.");
+            out.push_str(MEMBER);
+            rest = after;
+            continue;
+        }
+        let mut length = character.len_utf8();
+        match (quote, character) {
+            (Some('"'), '\\') => {
+                length += rest[length..].chars().next().map_or(0, char::len_utf8);
+            }
+            (Some('#'), '\n') => quote = None,
+            (Some(end), _) if end == character && end != '#' => quote = None,
+            (None, '"' | '`' | '#') => quote = Some(character),
+            _ => {}
+        }
+        out.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// Reads the objects that a review needs.
+///
+/// # Panics
+/// If a lookup has no answer. That is a fault of the call, so its failure policy decides.
+pub(crate) fn read(live: &[Live], review: &Review) -> Rego {
+    let mut inventory = empty();
+    for source in live {
+        match &source.only {
+            None => add_all(&mut inventory, source, cluster::list(&source.lookup, None)),
+            Some(Only::SameNamespace {}) => {
+                let namespace = review.request().namespace.clone();
+                // A cluster-scoped object has no namespace in common with another one.
+                if let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) {
+                    let objects = cluster::list(&source.lookup, Some(&namespace));
+                    add_all(&mut inventory, source, objects);
+                }
+            }
+            Some(Only::SameKey { index, at }) => {
+                for key in keys(review, at) {
+                    let objects = cluster::find(&source.lookup, index, key);
+                    add_all(&mut inventory, source, objects);
+                }
+            }
+        }
+    }
+    inventory
+}
+
+/// The inventory without objects.
+pub(crate) fn empty() -> Rego {
+    let mut inventory = Rego::new_object();
+    for scope in ["cluster", "namespace"] {
+        let _ = member(&mut inventory, scope);
+    }
+    inventory
+}
+
+/// The keys of the reviewed object, as an index has them.
+fn keys(review: &Review, at: &str) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    for node in review.object().select(at) {
+        if let Ok(Some(value)) = review.object().read::<Json>(&node.pointer) {
+            match value {
+                Json::String(text) => drop(keys.insert(text)),
+                Json::Number(_) | Json::Bool(_) => drop(keys.insert(value.to_string())),
+                Json::Null | Json::Array(_) | Json::Object(_) => {}
+            }
+        }
+    }
+    keys
+}
+
+fn add_all(inventory: &mut Rego, source: &Live, objects: Objects) {
+    for object in objects {
+        add(inventory, source, &object.or_fault());
+    }
+}
+
+/// Adds an object at its place, with the names that a lookup does not keep as fields.
+fn add(inventory: &mut Rego, source: &Live, object: &Object) {
+    let text = object.json("").unwrap_or_default();
+    let mut value = Rego::from_json_str(&text).unwrap_or_else(|_| Rego::new_object());
+    put(&mut value, "apiVersion", &source.api_version);
+    put(&mut value, "kind", &source.kind);
+    let mut place = match object.namespace() {
+        Some(namespace) => {
+            let all = member(inventory, "namespace");
+            all.and_then(|all| member(all, namespace))
+        }
+        None => member(inventory, "cluster"),
+    };
+    if let Some(metadata) = member(&mut value, "metadata") {
+        put(metadata, "name", object.name());
+        if let Some(namespace) = object.namespace() {
+            put(metadata, "namespace", namespace);
+        }
+    }
+    for key in [&source.api_version, &source.kind] {
+        place = place.and_then(|place| member(place, key));
+    }
+    if let Some(members) = place.and_then(|place| place.as_object_mut().ok()) {
+        members.insert(Rego::from(object.name()), value);
+    }
+}
+
+/// Returns a member of an object, which is made if it is missing.
+fn member<'v>(value: &'v mut Rego, key: &str) -> Option<&'v mut Rego> {
+    let members = value.as_object_mut().ok()?;
+    let key = Rego::from(key);
+    if !members.contains_key(&key) {
+        members.insert(key.clone(), Rego::new_object());
+    }
+    members.get_mut(&key)
+}
+
+fn put(value: &mut Rego, key: &str, text: &str) {
+    if let Ok(members) = value.as_object_mut() {
+        members.insert(Rego::from(key), Rego::from(text));
+    }
 }

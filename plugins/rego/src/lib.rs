@@ -28,8 +28,10 @@ use serde_json::{Map, Value as Json};
 use tollgate_gatekeeper::{
     Constraint, Kind, Namespaces, Problems, UnknownNamespace, Verdict, Violation,
 };
+use tollgate_sdk::access;
 use tollgate_sdk::prelude::*;
 
+use inventory::Live;
 use program::Program;
 use subject::{Needs, Subjects};
 use template::Template;
@@ -43,6 +45,8 @@ pub struct Gatekeeper {
     needs: Needs,
     /// Whether the Rego reads the Namespace of the object.
     reads_namespace: bool,
+    /// The objects of the cluster in `data.inventory`.
+    live: Vec<Live>,
 }
 
 /// The settings.
@@ -56,6 +60,9 @@ pub struct Settings {
     /// The objects in `data.inventory`.
     #[serde(default)]
     inventory: Vec<Json>,
+    /// The lookups whose objects are in `data.inventory`.
+    #[serde(default)]
+    inventory_from: Vec<Live>,
     /// Namespaces that replace those of the host.
     #[serde(default)]
     namespaces: Vec<Json>,
@@ -87,6 +94,16 @@ impl Policy for Gatekeeper {
         let Some(template) = template else {
             return Err(errors);
         };
+        let live = settings.inventory_from;
+        inventory::check(
+            &live,
+            !settings.inventory.is_empty(),
+            template.mentions(["data.inventory"; 2]),
+            &mut errors,
+        );
+        // The import of `grants` lets the host load the plugin without lookups, for templates that read no other objects.
+        std::hint::black_box(access::is_granted());
+        let objects = live.is_empty().then_some(objects);
         let program = Program::compile(&template, objects, &mut errors);
         let kind = Kind {
             name: &template.kind,
@@ -113,6 +130,7 @@ impl Policy for Gatekeeper {
                 constraints,
                 namespaces,
                 reads_namespace,
+                live,
             }),
             None => Err(errors),
         }
@@ -129,12 +147,18 @@ impl Validate for Gatekeeper {
         }
         let namespace = self.reads_namespace.then(|| self.namespace(review));
         let input = self.needs.input(review, &subjects, namespace.flatten());
+        let inventory = match self.live.is_empty() || matching.is_empty() {
+            true => None,
+            false => Some(inventory::read(&self.live, review)),
+        };
         for Prepared {
             constraint,
             parameters,
         } in matching
         {
-            let violations = self.program.violations(&input, parameters);
+            let violations = self
+                .program
+                .violations(&input, parameters, inventory.as_ref());
             // As in Gatekeeper, a constraint that cannot be evaluated is violated.
             let violations = violations.unwrap_or_else(|error| {
                 vec![undecided(format!(

@@ -1,5 +1,6 @@
 //! The Rego of a template, parsed and prepared by regorus.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use regorus::{Engine, Value};
@@ -9,6 +10,7 @@ use tollgate_sdk::{Pointer, SettingsErrors};
 use tollgate_shape::Shape;
 
 use crate::arithmetic;
+use crate::inventory;
 use crate::numbers::to_number;
 use crate::reading;
 use crate::sprintf::sprintf;
@@ -37,10 +39,10 @@ const EXTENSIONS: [(&str, u8, Extension); 2] =
 // === impl Program ===
 
 impl Program {
-    /// Compiles the template. `inventory` becomes `data.inventory`.
+    /// Compiles the template. `inventory` becomes `data.inventory`. None: each evaluation brings the inventory.
     pub(crate) fn compile(
         template: &Template,
-        inventory: Json,
+        inventory: Option<Json>,
         errors: &mut SettingsErrors,
     ) -> Option<Self> {
         let before = errors.iter().count();
@@ -59,14 +61,19 @@ impl Program {
                 errors.at(template.module.place.clone(), error.to_string());
             }
         }
+
+        let is_live = inventory.is_none();
         let mut package = None;
         for (index, source) in template.libs.iter().enumerate() {
-            add(&mut engine, source, &format!("lib{index}"), errors);
+            add(&mut engine, source, &format!("lib{index}"), is_live, errors);
         }
-        if let Some(name) = add(&mut engine, &template.module, MODULE, errors) {
+        if let Some(name) = add(&mut engine, &template.module, MODULE, is_live, errors) {
             package = Some(name);
         }
-        let data = Value::from(serde_json::json!({ "inventory": inventory }));
+        let data = match inventory {
+            Some(inventory) => Value::from(serde_json::json!({ "inventory": inventory })),
+            None => Value::new_object(),
+        };
         if let Err(error) = engine.add_data(data) {
             let message = format!("the inventory collides with the Rego: {error}");
             errors.at(template.module.place.clone(), message);
@@ -88,9 +95,10 @@ impl Program {
     /// Evaluates once, so that everything that the first evaluation prepares is in the snapshot.
     fn prepare(&self, template: &Template, errors: &mut SettingsErrors) {
         let mut engine = self.engine.borrow_mut();
-        engine.set_input(Value::from(
-            serde_json::json!({ "review": { "object": {} }, "parameters": {} }),
-        ));
+        engine.set_input(Value::from(serde_json::json!({
+            "review": { "object": {} }, "parameters": {},
+            inventory::MEMBER: { "cluster": {}, "namespace": {} },
+        })));
         let Err(error) = engine.eval_rule(self.rule.clone()) else {
             return;
         };
@@ -115,11 +123,15 @@ impl Program {
         &self,
         review: &Value,
         parameters: &Value,
+        inventory: Option<&Value>,
     ) -> Result<Vec<Violation>, String> {
         let mut input = Value::new_object();
         let members = input.as_object_mut().map_err(|error| error.to_string())?;
         members.insert(Value::from("review"), review.clone());
         members.insert(Value::from("parameters"), parameters.clone());
+        if let Some(inventory) = inventory {
+            members.insert(Value::from(inventory::MEMBER), inventory.clone());
+        }
         let mut engine = self.engine.borrow_mut();
         engine.set_input(input);
         let result = engine
@@ -143,13 +155,18 @@ fn add(
     engine: &mut Engine,
     source: &Source,
     name: &str,
+    is_live: bool,
     errors: &mut SettingsErrors,
 ) -> Option<String> {
     for (line, problem) in syntax::unsupported(&source.text) {
         errors.at(source.place.clone(), format!("line {line}: {problem}"));
     }
     engine.set_rego_v0(!source.is_v1);
-    let text = arithmetic::adapted(&syntax::adapted(&source.text), source.is_v1);
+    let text = match is_live {
+        true => Cow::Owned(inventory::adapted(&source.text)),
+        false => Cow::Borrowed(&*source.text),
+    };
+    let text = arithmetic::adapted(&syntax::adapted(&text), source.is_v1);
     match engine.add_policy(name.to_owned(), text) {
         Ok(package) => Some(package),
         Err(error) => {

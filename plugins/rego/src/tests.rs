@@ -1,4 +1,5 @@
 mod arithmetic;
+mod inventory;
 mod library;
 mod negation;
 mod numbers;

@@ -70,6 +70,7 @@ pub(super) fn translate(documents: &[&Document], source: &str, into: &mut Import
         // Gatekeeper's webhook lets requests pass when it cannot answer.
         failure_policy: "Ignore",
         access: None,
+        lookups: Vec::new(),
         settings: json!({ "mutators": mutators }),
         place: (first.file.clone(), first.line),
     });
