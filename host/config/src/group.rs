@@ -264,7 +264,7 @@ impl Member {
         if access.is_some() {
             capabilities.insert(Capability::Access);
         }
-        let images = Images::read(&mut fields, folder).map(Arc::new);
+        let images = Images::read(&mut fields, folder, defaults.signatures.root()).map(Arc::new);
         if images.is_some() {
             capabilities.insert(Capability::Images);
         }
