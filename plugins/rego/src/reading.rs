@@ -18,6 +18,9 @@ type Flow = BTreeSet<Place>;
 /// A rule, by its number among all rules.
 type RuleNumber = usize;
 
+/// The rules with their parameters, by the last part of the functions' names.
+type Functions<'m> = BTreeMap<String, Vec<(RuleNumber, &'m [Ref<Expr>])>>;
+
 /// A name that stands for any value each time, and is no variable.
 const ANONYMOUS: &str = "_";
 const INPUT: &str = "input";
@@ -28,7 +31,7 @@ struct Analysis<'m> {
     /// The places of local variables.
     variables: BTreeMap<(RuleNumber, String), Flow>,
     /// The functions of all modules, by the last part of their names.
-    functions: BTreeMap<String, Vec<(RuleNumber, &'m [Ref<Expr>])>>,
+    functions: Functions<'m>,
     /// The imported names of the current module.
     imports: BTreeMap<String, Flow>,
     rule: RuleNumber,
@@ -61,8 +64,8 @@ pub(crate) fn review(modules: &[Ref<Module>]) -> Shape {
 }
 
 /// Finds the functions, with their rules counted as [`Analysis::modules`] does.
-fn functions(modules: &[Ref<Module>]) -> BTreeMap<String, Vec<(RuleNumber, &[Ref<Expr>])>> {
-    let mut functions: BTreeMap<String, Vec<_>> = BTreeMap::new();
+fn functions(modules: &[Ref<Module>]) -> Functions<'_> {
+    let mut functions = Functions::new();
     let rules = modules.iter().flat_map(|module| &module.policy);
     for (number, rule) in rules.enumerate() {
         if let Rule::Spec {

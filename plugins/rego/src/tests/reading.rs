@@ -62,10 +62,9 @@ fn references_read_what_they_name() {
             vec!["/object/spec/containers?", "/object/spec/containers/*?"],
         ),
     ] {
-        let rego = rego.replace("some c in", "some c in");
         let text = match rego.contains(" in ") {
             true => format!("import future.keywords.in\n{rego}"),
-            false => rego.clone(),
+            false => rego.to_owned(),
         };
         let found = reads(&text);
         let known = |pattern: &String| {
