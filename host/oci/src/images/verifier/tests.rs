@@ -197,7 +197,7 @@ impl Verifier {
         let reader: Arc<dyn PullSecrets> = Arc::new(Fixed(secrets));
         let images = Images::new(
             config.registries.clone(),
-            Arc::default(),
+            TrustedRoots::new(Registries::default()),
             Arc::new(Counts::default()),
             Some(reader),
         );
@@ -387,7 +387,7 @@ async fn secrets_that_cannot_be_read_give_no_answer() {
     // Without a reader, too.
     let images = Images::new(
         Registries::default(),
-        Arc::default(),
+        TrustedRoots::new(Registries::default()),
         Arc::new(Counts::default()),
         None,
     );

@@ -111,7 +111,7 @@ impl Subject {
             "libs": self.template.libs.iter().map(|lib| &lib.text).collect::<Vec<_>>(),
             "inventory": inventory,
         });
-        let program = Program::compile(&self.template, inventory, &mut errors);
+        let program = Program::compile(&self.template, Some(inventory), &mut errors);
         let program = program.unwrap_or_else(|| panic!("{}: {}", self.name, errors_of(errors)));
         let input = |index: usize| match is_first && index == 0 {
             true => Input {
@@ -227,7 +227,7 @@ impl Batch {
     pub(super) fn evaluate(&self, input: &Input) -> super::Answer {
         let review = parts::read(&input.review, &self.program.shape);
         let parameters = regorus::Value::from(input.parameters.clone());
-        let violations = self.program.violations(&review, &parameters)?;
+        let violations = self.program.violations(&review, &parameters, None)?;
         let violations = violations
             .into_iter()
             .map(|violation| (violation.message, violation.details.unwrap_or_default()));
