@@ -88,7 +88,7 @@ configuration: 40 problems
   plugins[0].failure_policy: unknown key, did you mean failurePolicy?
   plugins[1].source: got "./labels.wasm", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
   plugins[1].match.rules: missing, expected at least one rule, such as {operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}; without `match` the plugin's own rules apply
-  plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities, lookups, access, images, allowRemovals, allowNamespaceExceptions, shadow or rollout
+  plugins[1].timeout: unknown key, expected name, group, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities, lookups, access, images, allowRemovals, allowNamespaceExceptions, shadow or rollout
   plugins[2].name: got "labels", which is already the name of plugins[1]
   plugins[2].match.rules[0].operations[1]: got "MODIFY", expected CREATE, UPDATE, DELETE, CONNECT or "*"
   plugins[2].match.rules[0].operations[2]: got "create", expected CREATE, UPDATE, DELETE, CONNECT or "*"; did you mean CREATE?

@@ -39,20 +39,21 @@ pub(super) static RUST: Sdk = sdk!(
 pub(super) static GO: Sdk = sdk!(
     "go",
     "LICENSE" "README.md" "go.mod" "go.sum"
-    "access/access.go" "access/access_wasip1.go" "clock/clock.go" "clock/clock_wasip1.go" "cluster/cluster.go" "cluster/cluster_wasip1.go" "denial.go" "doc.go" "host.go" "internal/guest/fault_wasip1.go"
+    "access/access.go" "access/access_wasip1.go" "clock/clock.go" "clock/clock_wasip1.go" "cluster/cluster.go" "cluster/cluster_wasip1.go" "denial.go" "doc.go" "host.go" "images/images.go" "images/images_wasip1.go"
+    "internal/guest/fault_wasip1.go"
     "internal/guest/guest.go" "internal/guest/host_wasip1.go" "internal/guest/lifecycle_wasip1.go"
     "internal/guest/mutating/mutating.go" "internal/guest/mutating/mutating_wasip1.go"
     "internal/guest/validating/validating.go" "internal/guest/validating/validating_wasip1.go"
     "internal/guest/words_wasip1.go" "internal/settings/settings.go" "internal/tree/tree.go" "mutator/mutator.go" "patch.go"
     "plugin/plugin.go" "pointer.go" "policy.go" "review.go" "settings.go" "tollgatetest/access.go" "tollgatetest/host.go"
-    "tollgatetest/lookup.go" "tollgatetest/namespace.go" "tollgatetest/review.go" "validator/validator.go" "value.go"
+    "tollgatetest/images.go" "tollgatetest/lookup.go" "tollgatetest/namespace.go" "tollgatetest/review.go" "validator/validator.go" "value.go"
 );
 
 pub(super) static JAVASCRIPT: Sdk = sdk!(
     "js",
     "LICENSE" "README.md" "package.json" "bin/tollgate-js.js" "build/build.js" "build/calls.js" "build/globals.js"
     "src/access.d.ts" "src/access.js" "src/check.js" "src/clock.d.ts" "src/clock.js" "src/cluster.d.ts" "src/cluster.js" "src/component.js" "src/denial.js" "src/globals.js" "src/host.js"
-    "src/index.d.ts" "src/index.js" "src/log.js" "src/lookups.js" "src/missing.js" "src/patch.js" "src/pointer.js" "src/policy.js" "src/promise.js"
+    "src/images.d.ts" "src/images.js" "src/index.d.ts" "src/index.js" "src/listed.js" "src/log.js" "src/lookups.js" "src/missing.js" "src/patch.js" "src/pointer.js" "src/policy.js" "src/promise.js"
     "src/review.js" "src/rights.js" "src/settings.js" "src/testing.d.ts" "src/testing.js" "src/tree.js" "src/web.js" "src/words.js"
     "wit/access.wit" "wit/cluster.wit" "wit/images.wit" "wit/review.wit" "wit/types.wit" "wit/world.wit"
 );
@@ -61,9 +62,10 @@ pub(super) static PYTHON: Sdk = sdk!(
     "python",
     "LICENSE" "README.md" "pyproject.toml"
     "tollgate_sdk/__init__.py" "tollgate_sdk/_check.py" "tollgate_sdk/_component.py" "tollgate_sdk/_denial.py"
-    "tollgate_sdk/_host.py" "tollgate_sdk/_log.py" "tollgate_sdk/_lookups.py" "tollgate_sdk/_manifest.py" "tollgate_sdk/_patch.py"
+    "tollgate_sdk/_host.py" "tollgate_sdk/_listed.py" "tollgate_sdk/_log.py" "tollgate_sdk/_lookups.py" "tollgate_sdk/_manifest.py" "tollgate_sdk/_patch.py"
     "tollgate_sdk/_pointer.py" "tollgate_sdk/_policy.py" "tollgate_sdk/_review.py" "tollgate_sdk/_rights.py" "tollgate_sdk/_settings.py"
     "tollgate_sdk/_system.py" "tollgate_sdk/_tree.py" "tollgate_sdk/access.py" "tollgate_sdk/build.py" "tollgate_sdk/clock.py" "tollgate_sdk/cluster.py"
+    "tollgate_sdk/images.py"
     "tollgate_sdk/py.typed" "tollgate_sdk/testing.py" "tollgate_sdk/wit/access.wit" "tollgate_sdk/wit/cluster.wit" "tollgate_sdk/wit/images.wit" "tollgate_sdk/wit/review.wit" "tollgate_sdk/wit/types.wit" "tollgate_sdk/wit/world.wit"
 );
 

@@ -175,7 +175,7 @@ mod tests {
         });
         assert_eq!(violations(&schema, &plugin(valid)), [""; 0]);
         for spec in [
-            json!({}),
+            json!({ "source": 5 }),
             json!({ "source": "file:a.wasm", "mod": "warn" }),
             json!({ "source": "file:a.wasm", "mode": "wran" }),
             json!({ "source": "file:a.wasm", "limits": { "fuel": true } }),

@@ -491,7 +491,7 @@ fn resource_can_be_a_group() {
         spec
     };
     let exception = json!({
-        "plugins": ["either"], "reason": "moves", "expires": "2999-01-01",
+        "plugins": ["either"], "users": ["eve"], "reason": "moves", "expires": "2999-01-01",
     });
     let foreign = group("elsewhere/");
     let objects = [

@@ -141,8 +141,8 @@ fn schema_finds_mistakes() {
     };
     let table = [
         (
-            json!({ "plugins": [{ "name": "a" }] }),
-            "plugins[0]: lacks source",
+            json!({ "plugins": [{ "source": "file:a.wasm" }] }),
+            "plugins[0]: lacks name",
         ),
         (
             plugin("mode", json!("enfroce")),
