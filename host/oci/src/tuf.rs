@@ -123,7 +123,7 @@ impl TrustedRoots {
         let (verified, failure) = (verified?, source.lock().failure.clone());
         let root = Root::of(verified.text.as_bytes());
         let root = root.map_err(|message| source.failed(TufProblem::Invalid(message)))?;
-        Ok(root.from_place(verified.describe(tuf, failure.as_deref())))
+        Ok(root.at_place(verified.describe(tuf, failure.as_deref())))
     }
 
     /// Asks the repositories of which nothing usable is kept, each for up to `limit`. The other ones are not asked.

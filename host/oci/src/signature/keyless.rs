@@ -56,11 +56,11 @@ impl Root {
         let text =
             tollgate_config::file::read(path).map_err(|error| failed(RootProblem::Read(error)))?;
         let root = Self::of(&text).map_err(|message| failed(RootProblem::Invalid(message)))?;
-        Ok(root.from_place(path.display().to_string()))
+        Ok(root.at_place(path.display().to_string()))
     }
 
     /// The same root, with where it comes from.
-    pub(crate) fn from_place(self, place: String) -> Self {
+    pub(crate) fn at_place(self, place: String) -> Self {
         Self { place, ..self }
     }
 
