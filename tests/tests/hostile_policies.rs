@@ -158,7 +158,7 @@ fn cases() -> Vec<Case> {
                 "violation[{{\"msg\": \"x\"}}] {{ x := {deep}; x }}\n"
             )),
             long(),
-            Some("call stack exhausted"),
+            Some("configure: trap: wasm trap"),
         ),
         case(
             "rules that need each other",
