@@ -209,7 +209,8 @@ async fn mode_failure_policy_and_exceptions_are_those_of_the_group() {
     let server = Server::start(configuration("all", &more));
     let mut elsewhere = labelled(&[]);
     elsewhere["metadata"]["namespace"] = json!("elsewhere");
-    let review = Review::create(elsewhere).build();
+    let mut review = Review::create(elsewhere).build();
+    review["request"]["namespace"] = json!("elsewhere");
     let answer = server.validate(&review).await;
     assert!(answer.checked(Endpoint::Validate, &review).allowed);
     assert_eq!(asked(&server).await, "");
