@@ -218,7 +218,7 @@ async fn mode_failure_policy_and_exceptions_are_those_of_the_group() {
     let checked = validated(&server, &["owner", "team"]).await;
     assert!(checked.allowed);
     let failed_open = &checked.audit_annotations["owned.failed-open"];
-    assert!(failed_open.contains("member broken"), "{failed_open}");
+    assert_eq!(failed_open, "trap");
 }
 
 /// A group changes as a whole: as long as a new member is not loaded, the previous group decides.

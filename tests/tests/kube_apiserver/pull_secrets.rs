@@ -75,7 +75,9 @@ fn of(namespace: &str, image: &str, secret: Option<&str>, account: &str) -> Valu
 }
 
 async fn validated(server: &Server, pod: Value) -> Checked {
-    let review = Review::create(pod).build();
+    let namespace = pod["metadata"]["namespace"].clone();
+    let mut review = Review::create(pod).build();
+    review["request"]["namespace"] = namespace;
     let answer = server.validate(&review).await;
     answer.checked(Endpoint::Validate, &review)
 }
