@@ -158,7 +158,7 @@ fn cases() -> Vec<Case> {
                 "violation[{{\"msg\": \"x\"}}] {{ x := {deep}; x }}\n"
             )),
             long(),
-            Some("configure: trap: wasm trap"),
+            Some("more than 100 brackets are open"),
         ),
         case(
             "rules that need each other",

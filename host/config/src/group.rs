@@ -13,13 +13,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::access::Access;
-use super::images::Images;
+use super::grants::Grants;
 use super::limit::Limits;
-use super::lookup::{Lookup, Lookups};
 use super::plugin::{
-    Capability, Defaults, PluginConfig, PluginName, SOURCE_EXPECTED, Source, is_label,
-    read_capabilities, read_settings,
+    Defaults, PluginConfig, PluginName, SOURCE_EXPECTED, Source, is_label, read_settings,
 };
 use super::policy::{Conflicts, ReinvocationPolicy};
 use super::problem::Collector;
@@ -55,10 +52,7 @@ struct Member {
     signatures: Signatures,
     settings: Value,
     limits: Limits,
-    capabilities: BTreeSet<Capability>,
-    access: Access,
-    images: Option<Arc<Images>>,
-    lookups: Lookups,
+    grants: Grants,
 }
 
 /// The largest number of members of a group.
@@ -215,10 +209,10 @@ impl GroupKeys {
             signatures: member.signatures,
             settings: member.settings,
             limits: member.limits,
-            capabilities: member.capabilities,
-            access: member.access,
-            images: member.images,
-            lookups: member.lookups,
+            capabilities: member.grants.capabilities,
+            access: member.grants.access,
+            images: member.grants.images,
+            lookups: member.grants.lookups,
             reinvocation_policy: ReinvocationPolicy::default(),
             conflicts: Conflicts::default(),
             group: Some(group.clone()),
@@ -255,19 +249,7 @@ impl Member {
             Signatures::read_entry(&mut fields, source.as_ref(), folder, &defaults.signatures);
         let settings = read_settings(&mut fields, problems);
         let limits = Limits::read(fields.section("limits"), limits, max_concurrent_calls);
-        let mut capabilities = read_capabilities(&mut fields);
-        let lookups = Lookup::read_all(&mut fields, problems);
-        if !lookups.is_empty() {
-            capabilities.insert(Capability::Cluster);
-        }
-        let access = Access::read(&mut fields);
-        if access.is_some() {
-            capabilities.insert(Capability::Access);
-        }
-        let images = Images::read(&mut fields, folder, defaults.signatures.root()).map(Arc::new);
-        if images.is_some() {
-            capabilities.insert(Capability::Images);
-        }
+        let grants = Grants::read(&mut fields, folder, defaults.signatures.root(), problems);
         fields.finish();
         Some(Self {
             name: name?,
@@ -275,10 +257,7 @@ impl Member {
             signatures,
             settings: settings.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
             limits,
-            capabilities,
-            access: access.unwrap_or_default(),
-            images,
-            lookups,
+            grants,
         })
     }
 }

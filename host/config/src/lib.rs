@@ -13,6 +13,7 @@ mod entry;
 mod everybody;
 mod exception;
 pub mod file;
+mod grants;
 mod group;
 mod images;
 pub mod kubernetes;

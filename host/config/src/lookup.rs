@@ -246,26 +246,16 @@ impl LookupResource {
 
     /// Finds resources that Kubernetes does not have, as for the rules of a plugin.
     fn findings(&self) -> Vec<String> {
-        let matching = Match {
-            rules: vec![Rule {
-                operations: Operations::ALL,
-                api_groups: vec![Pattern::Exactly(self.group.clone())],
-                api_versions: vec![Pattern::Exactly(self.version.clone())],
-                resources: vec![ResourcePattern {
-                    resource: Pattern::Exactly(self.resource.clone()),
-                    sub_resource: Pattern::Exactly("".into()),
-                }],
-                scope: Scope::All,
+        let matching = Match::of_rules(vec![Rule {
+            operations: Operations::ALL,
+            api_groups: vec![Pattern::Exactly(self.group.clone())],
+            api_versions: vec![Pattern::Exactly(self.version.clone())],
+            resources: vec![ResourcePattern {
+                resource: Pattern::Exactly(self.resource.clone()),
+                sub_resource: Pattern::Exactly("".into()),
             }],
-            pod_templates: false,
-            namespaces: Vec::new(),
-            exclude_namespaces: Vec::new(),
-            exclude_users: Vec::new(),
-            exclude_groups: Vec::new(),
-            namespace_selector: LabelSelector::default(),
-            object_selector: LabelSelector::default(),
-            conditions: Vec::new(),
-        };
+            scope: Scope::All,
+        }]);
         let findings = check_rules(&matching, true).into_iter();
         findings
             .filter(|finding| finding.is_certain)

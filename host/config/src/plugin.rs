@@ -11,10 +11,11 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::exception::Exception;
+use super::grants::Grants;
 use super::group::{Group, GroupKeys};
 use super::images::Images;
 use super::limit::Limits;
-use super::lookup::{Lookup, Lookups};
+use super::lookup::Lookups;
 use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 use super::problem::Collector;
 use super::read::{Fields, Node, join};
@@ -330,19 +331,12 @@ impl PluginConfig {
                 problems,
             )
         });
-        let mut capabilities = read_capabilities(&mut fields);
-        let lookups = Lookup::read_all(&mut fields, problems);
-        if !lookups.is_empty() {
-            capabilities.insert(Capability::Cluster);
-        }
-        let access = Access::read(&mut fields);
-        if access.is_some() {
-            capabilities.insert(Capability::Access);
-        }
-        let images = Images::read(&mut fields, folder, defaults.signatures.root()).map(Arc::new);
-        if images.is_some() {
-            capabilities.insert(Capability::Images);
-        }
+        let Grants {
+            capabilities,
+            lookups,
+            access,
+            images,
+        } = Grants::read(&mut fields, folder, defaults.signatures.root(), problems);
         let allow_removals = fields
             .optional("allowRemovals")
             .and_then(|node| node.boolean());
@@ -399,7 +393,7 @@ impl PluginConfig {
             exceptions,
             limits,
             capabilities,
-            access: access.unwrap_or_default(),
+            access,
             images,
             lookups,
             allow_removals: allow_removals.unwrap_or(false),
@@ -430,17 +424,6 @@ pub(super) fn read_settings(fields: &mut Fields<'_>, problems: &Collector) -> Op
         );
     }
     Some(node.value().clone()).filter(Value::is_object)
-}
-
-pub(super) fn read_capabilities(fields: &mut Fields<'_>) -> BTreeSet<Capability> {
-    let nodes = fields
-        .optional("capabilities")
-        .and_then(|node| node.elements("capabilities"));
-    nodes
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|node| node.word(Capability::WORDS))
-        .collect()
 }
 
 // === impl PluginName ===

@@ -147,7 +147,12 @@ impl Match {
             Rule::from_manifest(&format!("describe.rules[{index}]"), rule, &problems)
         };
         let rules = rules.iter().enumerate().map(read).collect();
-        let matching = Self {
+        problems.finish(Some(Self::of_rules(rules)))
+    }
+
+    /// Returns a match that consists of rules alone.
+    pub(crate) fn of_rules(rules: Vec<Rule>) -> Self {
+        Self {
             rules,
             pod_templates: false,
             namespaces: Vec::new(),
@@ -157,8 +162,7 @@ impl Match {
             namespace_selector: LabelSelector::default(),
             object_selector: LabelSelector::default(),
             conditions: Vec::new(),
-        };
-        problems.finish(Some(matching))
+        }
     }
 
     /// Returns a match for every request that a rule of one of these matches. Only the rules count. Without any of them,
@@ -171,17 +175,7 @@ impl Match {
                 rules.push(rule.clone());
             }
         }
-        Self {
-            rules,
-            pod_templates: false,
-            namespaces: Vec::new(),
-            exclude_namespaces: Vec::new(),
-            exclude_users: Vec::new(),
-            exclude_groups: Vec::new(),
-            namespace_selector: LabelSelector::default(),
-            object_selector: LabelSelector::default(),
-            conditions: Vec::new(),
-        }
+        Self::of_rules(rules)
     }
 
     /// Returns the rules, in the order in which they are tried.

@@ -12,7 +12,7 @@ mod violations;
 
 pub use config::config;
 pub use descriptions::{CONFIG_DESCRIPTIONS, Description};
-pub use render::{Head, described, render};
+pub use render::{Head, described, render, require_alternative};
 pub use trace::{Shape, Trace, Values, derive};
 pub use violations::violations;
 

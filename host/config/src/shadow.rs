@@ -7,11 +7,11 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::access::Access;
+use super::grants::read_capabilities;
 use super::limit::Limits;
 use super::lookup::Lookups;
 use super::plugin::{
-    Capability, Defaults, FailurePolicy, Mode, PluginConfig, SOURCE_EXPECTED, Source,
-    read_capabilities, read_settings,
+    Capability, Defaults, FailurePolicy, Mode, PluginConfig, SOURCE_EXPECTED, Source, read_settings,
 };
 use super::policy::{Conflicts, ReinvocationPolicy};
 use super::problem::Collector;

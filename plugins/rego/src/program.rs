@@ -158,6 +158,12 @@ fn add(
     is_live: bool,
     errors: &mut SettingsErrors,
 ) -> Option<String> {
+    if let Some(line) = syntax::too_deep(&source.text) {
+        let most = syntax::MOST_OPEN_BRACKETS;
+        let problem = format!("line {line}: more than {most} brackets are open: nest less");
+        errors.at(source.place.clone(), problem);
+        return None;
+    }
     for (line, problem) in syntax::unsupported(&source.text) {
         errors.at(source.place.clone(), format!("line {line}: {problem}"));
     }

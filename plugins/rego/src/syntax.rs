@@ -15,6 +15,36 @@ const UNSUPPORTED: [(&str, &str); 6] = [
     ("crypto.", "the builtins of cryptography are not available"),
 ];
 
+/// Most brackets that may be open at the same time. regorus reads them recursively, and a plugin's stack ends at some
+/// hundreds.
+pub(crate) const MOST_OPEN_BRACKETS: usize = 100;
+
+/// Tells the code of a text from its strings and comments, character by character.
+#[derive(Default)]
+struct Scanner {
+    quote: Option<char>,
+    is_escaped: bool,
+    is_comment: bool,
+}
+
+/// Returns the first line, from 1, on which too many brackets are open.
+pub(crate) fn too_deep(text: &str) -> Option<usize> {
+    let (mut scanner, mut line, mut depth) = (Scanner::default(), 1, 0_usize);
+    for character in text.chars() {
+        let is_code = scanner.read(character);
+        match character {
+            '\n' => line += 1,
+            '{' | '[' | '(' if is_code => depth += 1,
+            '}' | ']' | ')' if is_code => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MOST_OPEN_BRACKETS {
+            return Some(line);
+        }
+    }
+    None
+}
+
 /// Returns the calls of builtins that are not available, by line from 1.
 pub(crate) fn unsupported(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
@@ -50,20 +80,11 @@ pub(crate) fn adapted(text: &str) -> String {
 fn with_heads(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut depth, mut head, mut repeated) = (0_usize, String::new(), None);
-    let mut quote: Option<char> = None;
-    let (mut is_escaped, mut is_comment) = (false, false);
+    let mut scanner = Scanner::default();
     for character in text.chars() {
-        let is_code = quote.is_none() && !is_comment;
-        match (quote, character) {
-            (Some(_), _) if is_escaped => is_escaped = false,
-            (Some('"'), '\\') => is_escaped = true,
-            (Some(end), _) if character == end => quote = None,
-            (Some(_), _) => {}
-            (None, '\n') => is_comment = false,
-            (None, _) if is_comment => {}
-            (None, '#') => is_comment = true,
-            (None, '"' | '`') => quote = Some(character),
-            (None, '{') if depth == 0 => {
+        let is_code = scanner.read(character);
+        match character {
+            '{' if is_code && depth == 0 => {
                 let own = head.trim();
                 if !own.is_empty() {
                     repeated = is_set_rule(own).then(|| own.to_owned());
@@ -73,14 +94,14 @@ fn with_heads(text: &str) -> String {
                 }
                 depth = 1;
             }
-            (None, '{' | '[' | '(') => depth += 1,
-            (None, '}' | ']' | ')') => depth = depth.saturating_sub(1),
-            (None, _) => {}
+            '{' | '[' | '(' if is_code => depth += 1,
+            '}' | ']' | ')' if is_code => depth = depth.saturating_sub(1),
+            _ => {}
         }
         let closes_body = is_code && depth == 0 && character == '}';
         if closes_body || (is_code && depth == 0 && character == '\n') {
             head.clear();
-        } else if !is_comment {
+        } else if !scanner.is_comment {
             head.push(character);
         }
         out.push(character);
@@ -160,4 +181,25 @@ fn without_strings(line: &str) -> String {
         code.push(' ');
     }
     code
+}
+
+// === impl Scanner ===
+
+impl Scanner {
+    /// Reads the next character. Returns whether it was in neither a string nor a comment before it.
+    fn read(&mut self, character: char) -> bool {
+        let is_code = self.quote.is_none() && !self.is_comment;
+        match self.quote {
+            Some(_) if self.is_escaped => self.is_escaped = false,
+            Some('"') if character == '\\' => self.is_escaped = true,
+            Some(end) if character == end => self.quote = None,
+            Some(_) => {}
+            None if character == '\n' => self.is_comment = false,
+            None if self.is_comment => {}
+            None if character == '#' => self.is_comment = true,
+            None if matches!(character, '"' | '`') => self.quote = Some(character),
+            None => {}
+        }
+        is_code
+    }
 }

@@ -4,7 +4,7 @@
 //! editor must show them as mistakes.
 
 use serde_json::{Map, Value, json};
-use tollgate_config::schema::address;
+use tollgate_config::schema::{address, require_alternative};
 
 use super::definition;
 use crate::kinds::{GROUP, Kind, VERSION};
@@ -68,7 +68,9 @@ fn for_editors(schema: Value) -> Value {
     if translated.contains_key("properties") && !is_free {
         translated.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
-    translated.into()
+    let mut translated = Value::Object(translated);
+    require_alternative(&mut translated);
+    translated
 }
 
 #[cfg(test)]
@@ -175,6 +177,7 @@ mod tests {
         });
         assert_eq!(violations(&schema, &plugin(valid)), [""; 0]);
         for spec in [
+            json!({}),
             json!({ "source": 5 }),
             json!({ "source": "file:a.wasm", "mod": "warn" }),
             json!({ "source": "file:a.wasm", "mode": "wran" }),

@@ -19,6 +19,9 @@ pub struct Head<'a> {
     pub descriptions: &'a [&'a [Description]],
 }
 
+/// Keys of which an entry has one: its code, or the members of its group.
+const ALTERNATIVES: [&str; 2] = ["source", "group"];
+
 /// Returns the schema of everything that a reader asks for.
 #[must_use]
 pub fn render(head: Head<'_>, trace: &Trace) -> Value {
@@ -126,7 +129,19 @@ fn object(head: Head<'_>, trace: &Trace, path: &str, found: &Place) -> Value {
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
+    require_alternative(&mut schema);
     schema
+}
+
+/// Lets the schema of an object that has all keys of [`ALTERNATIVES`] require one of them.
+pub fn require_alternative(schema: &mut Value) {
+    let keys = &schema["properties"];
+    if ALTERNATIVES.iter().all(|key| keys.get(key).is_some()) {
+        schema["anyOf"] = ALTERNATIVES
+            .map(|key| json!({ "required": [key] }))
+            .to_vec()
+            .into();
+    }
 }
 
 /// Returns the schema of an amount. Editors check a number against its bounds. The reader checks an amount with a unit.

@@ -141,6 +141,10 @@ fn schema_finds_mistakes() {
     };
     let table = [
         (
+            json!({ "plugins": [{ "name": "a" }] }),
+            "plugins[0]: none of 2 forms",
+        ),
+        (
             json!({ "plugins": [{ "source": "file:a.wasm" }] }),
             "plugins[0]: lacks name",
         ),

@@ -153,20 +153,7 @@ impl Group {
             }
         }
         let members = self.members.iter().map(|member| {
-            let mut status = member.status();
-            if let Some(status) = status.as_object_mut() {
-                for key in [
-                    "mode",
-                    "failurePolicy",
-                    "reinvocationPolicy",
-                    "conflicts",
-                    "existingViolations",
-                    "exceptions",
-                    "match",
-                ] {
-                    status.remove(key);
-                }
-            }
+            let mut status = member.own_status();
             status["name"] = member.config.name.member().into();
             status
         });

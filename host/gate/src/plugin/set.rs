@@ -386,6 +386,26 @@ impl Plugin {
         }
     }
 
+    /// Returns the status of a plugin that is a part of an entry, such as a member of a group: without the keys that the
+    /// entry around it has, or that have no meaning for a part.
+    pub(super) fn own_status(&self) -> serde_json::Value {
+        let mut status = self.status();
+        if let Some(status) = status.as_object_mut() {
+            for key in [
+                "mode",
+                "failurePolicy",
+                "reinvocationPolicy",
+                "conflicts",
+                "existingViolations",
+                "exceptions",
+                "match",
+            ] {
+                status.remove(key);
+            }
+        }
+        status
+    }
+
     pub(super) fn status(&self) -> serde_json::Value {
         let mut status = serde_json::json!({
             "name": self.config.name.as_str(),

@@ -74,21 +74,9 @@ impl Shadow {
 
     /// The shadow's entry in `/plugins`: its status and a summary of the comparison.
     pub(super) fn status(&self) -> Value {
-        let mut status = self.plugin.status();
+        let mut status = self.plugin.own_status();
         if let Some(status) = status.as_object_mut() {
-            // These keys belong to the serving plugin, or have no meaning for a shadow.
-            for key in [
-                "name",
-                "mode",
-                "failurePolicy",
-                "reinvocationPolicy",
-                "conflicts",
-                "existingViolations",
-                "exceptions",
-                "match",
-            ] {
-                status.remove(key);
-            }
+            status.remove("name");
         }
         if self.is_ready() {
             status["comparison"] = self.counts.summary(&self.plugin.config.limits);

@@ -6,10 +6,10 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 use tollgate_admission::images::Login;
 
-/// Who may know an answer about an image: everybody whom the host answers, or whoever has certain logins.
+/// The credentials with which an answer about an image was found. Only requests with the same credentials get the answer.
 ///
-/// The digest of the logins is part of the keys of everything that is remembered. So an answer that was found with a login is
-/// never given to somebody without it, and a changed password finds nothing of what was found before.
+/// The digest of the logins is part of every cache key. A request without the login therefore misses the cache, and so does a
+/// request with a changed password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// The host's own credentials, or none.

@@ -1,4 +1,4 @@
-use crate::syntax::unsupported;
+use crate::syntax::{MOST_OPEN_BRACKETS, too_deep, unsupported};
 
 #[test]
 fn names_builtins_that_are_not_available() {
@@ -42,5 +42,21 @@ fn further_bodies_of_a_set_rule_get_its_head() {
         ),
     ] {
         assert_eq!(crate::syntax::adapted(rego), expected);
+    }
+}
+
+#[test]
+fn brackets_are_counted_in_code_alone() {
+    let nested =
+        |levels: usize| format!("a := 1\nx := {}{}", "[".repeat(levels), "]".repeat(levels));
+    assert_eq!(too_deep(&nested(MOST_OPEN_BRACKETS)), None);
+    assert_eq!(too_deep(&nested(MOST_OPEN_BRACKETS + 1)), Some(2));
+    let many = "[".repeat(MOST_OPEN_BRACKETS * 2);
+    for text in [
+        format!("# {many}\n"),
+        format!("x := \"\\\"{many}\""),
+        format!("x := `{many}\n`"),
+    ] {
+        assert_eq!(too_deep(&text), None, "{text}");
     }
 }
