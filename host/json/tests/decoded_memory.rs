@@ -86,10 +86,18 @@ fn texts() -> Vec<(&'static str, String)> {
             "the same member again and again",
             format!("{{{}\"a\":1}}", r#""a":1,"#.repeat(300_000)),
         ),
-        ("one string", format!("\"{}\"", "x".repeat(2 << 20))),
+        ("one string", format!("[\"{}\"]", "x".repeat(2 << 20))),
         (
             "one string of escapes",
-            format!("\"{}\"", r"\u0001".repeat(300_000)),
+            format!("[\"{}\"]", r"\u0001".repeat(300_000)),
+        ),
+        (
+            "one string with one escape",
+            format!("[\"{}\\n\"]", "x".repeat(900_000)),
+        ),
+        (
+            "strings with one escape",
+            list(&format!("\"{}\\n\"", "x".repeat(70_000))),
         ),
         (
             "an array that does not end",
@@ -107,8 +115,17 @@ fn built(text: &Bytes, account: &Account) -> Result<Json, ParseError> {
 
 /// Builds everything when it is read.
 fn read(text: &Bytes, account: &Account) -> Result<Json, ParseError> {
+    let before = ALLOCATED.load(Relaxed);
+    MOST.store(before, Relaxed);
     let document = index_within(text, 20, account)?;
+    // Everything is charged by now, so nothing that reading allocates may go beyond it, even for a moment.
     walk(&document);
+    let most = (MOST.load(Relaxed) - before) as u64;
+    assert!(
+        most <= account.bytes() + SLACK,
+        "{most} bytes, {} were taken",
+        account.bytes()
+    );
     Ok(document)
 }
 

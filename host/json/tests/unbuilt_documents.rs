@@ -279,6 +279,32 @@ fn nesting_is_limited_alike() {
 }
 
 #[test]
+fn values_are_limited_alike() {
+    for values in [1_999_998, 1_999_999, 2_000_000] {
+        let zeros = vec!["0"; values].join(",");
+        let empty = vec!["[]"; values - 1].join(",");
+        for text in [format!("[{zeros}]"), format!("[[{empty}]]")] {
+            let (built, unbuilt) = (parse(text.as_bytes(), MAX_DEPTH), index(text.as_bytes()));
+            assert_eq!(built.is_ok(), values < 2_000_000);
+            assert_eq!(built.err(), unbuilt.err());
+        }
+    }
+}
+
+/// Names are compared once for each object, whatever asks about the objects around it.
+#[test]
+fn deep_objects_that_repeat_names_are_the_same() {
+    for repeated in [r#""a":1,"a":2"#, r#""a":1,"b":2"#] {
+        for levels in 0..6 {
+            let inner = format!("{{{repeated}}}");
+            let outer =
+                |inner: String, level: usize| format!(r#"{{"a":{inner},"b":[{level},{{"a":0}}]}}"#);
+            compare((0..levels).fold(inner, outer).as_bytes());
+        }
+    }
+}
+
+#[test]
 fn many_readers_find_the_same_values() {
     let containers: Vec<String> = (0..500)
         .map(|index| format!(r#"{{"name":"c-{index}","env":[{{"n":{index}}}]}}"#))

@@ -2,12 +2,13 @@
 //! values it has. Everything else is read from the text when it is wanted.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use super::build::repeats_name;
+use super::room;
 
 /// A checked JSON text and its containers.
 pub(super) struct Index {
@@ -15,6 +16,8 @@ pub(super) struct Index {
     text: Bytes,
     /// In the order in which they begin.
     containers: Vec<Container>,
+    /// For each container, whether it repeats a name. [`UNKNOWN`] until somebody wants to know.
+    repeating: OnceLock<Box<[AtomicU8]>>,
 }
 
 /// Where a container is in the text.
@@ -48,20 +51,27 @@ const OBJECT: u32 = 1 << 30;
 pub struct Span {
     index: Arc<Index>,
     container: u32,
-    /// Whether an object inside repeats a name, once somebody wants to know.
-    repeats: AtomicU8,
 }
 
 const UNKNOWN: u8 = 0;
-const NONE: u8 = 1;
-const SOME: u8 = 2;
+const UNIQUE: u8 = 1;
+const REPEATED: u8 = 2;
 
 // === impl Index ===
 
 impl Index {
     /// `text` is JSON, and its first container is the document.
     pub(super) fn new(text: Bytes, containers: Vec<Container>) -> Arc<Self> {
-        Arc::new(Self { text, containers })
+        Arc::new(Self {
+            text,
+            containers,
+            repeating: OnceLock::new(),
+        })
+    }
+
+    /// Memory that is allocated when somebody first asks for repeated names.
+    pub(super) fn repeating_bytes(containers: usize) -> u64 {
+        room::block(containers * size_of::<AtomicU8>())
     }
 
     pub(super) fn text(&self) -> &[u8] {
@@ -70,6 +80,34 @@ impl Index {
 
     pub(super) fn container(&self, container: u32) -> Container {
         self.containers[container as usize]
+    }
+
+    /// Whether this container or one inside of it repeats a name. The names of each container are compared once,
+    /// however often somebody asks about the containers around it.
+    fn repeats_name(self: &Arc<Self>, container: u32) -> bool {
+        let repeating = self.repeating.get_or_init(|| {
+            let unknown = || AtomicU8::new(UNKNOWN);
+            std::iter::repeat_with(unknown)
+                .take(self.containers.len())
+                .collect()
+        });
+        (container..self.container(container).next).any(|inside| {
+            let known = &repeating[inside as usize];
+            if known.load(Relaxed) == UNKNOWN {
+                let repeats = repeats_name(self, inside);
+                known.store(if repeats { REPEATED } else { UNIQUE }, Relaxed);
+            }
+            known.load(Relaxed) == REPEATED
+        })
+    }
+
+    /// The containers with more than `values` values directly inside.
+    pub(super) fn wider_than(&self, values: usize) -> impl Iterator<Item = u32> {
+        (0..)
+            .zip(&self.containers)
+            .filter_map(move |(position, container)| {
+                (container.values() > values).then_some(position)
+            })
     }
 }
 
@@ -122,7 +160,6 @@ impl Span {
         Self {
             index: Arc::clone(index),
             container,
-            repeats: AtomicU8::new(UNKNOWN),
         }
     }
 
@@ -153,7 +190,8 @@ impl Span {
     /// Counts the values inside, at every depth, with those of repeated names. Stops counting beyond `limit`.
     pub(super) fn count(&self, limit: usize) -> usize {
         let mut count: usize = 0;
-        for inside in &self.index.containers[self.inside()] {
+        let Range { start, end } = self.inside();
+        for inside in &self.index.containers[start as usize..end as usize] {
             count += inside.values();
             if count > limit {
                 break;
@@ -164,23 +202,11 @@ impl Span {
 
     /// Whether the host would write the text so. Then no object in it repeats a name either.
     fn is_compact(&self) -> bool {
-        if self.container().is_loose() {
-            return false;
-        }
-        match self.repeats.load(Relaxed) {
-            UNKNOWN => {
-                let mut inside = self.inside();
-                let repeats = inside.any(|container| repeats_name(&self.index, container as u32));
-                self.repeats
-                    .store(if repeats { SOME } else { NONE }, Relaxed);
-                !repeats
-            }
-            repeats => repeats == NONE,
-        }
+        !self.container().is_loose() && !self.index.repeats_name(self.container)
     }
 
-    /// The container and all containers inside of it.
-    fn inside(&self) -> Range<usize> {
-        self.container as usize..self.container().next as usize
+    /// The positions of the container and of all containers inside of it.
+    pub(super) fn inside(&self) -> Range<u32> {
+        self.container..self.container().next
     }
 }

@@ -1,6 +1,7 @@
 //! The JSON value type.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -170,6 +171,15 @@ impl Json {
             Self::Array(elements) => 1 + elements.iter().map(Self::depth).max().unwrap_or(0),
             Self::Object(members) => 1 + members.values().map(Self::depth).max().unwrap_or(0),
             _ => 0,
+        }
+    }
+
+    /// The positions of this container and of those inside among the containers of its text, if it is still text.
+    pub(super) fn unbuilt_range(&self) -> Option<Range<u32>> {
+        match self {
+            Self::Array(elements) => elements.unbuilt_range(),
+            Self::Object(members) => members.unbuilt_range(),
+            _ => None,
         }
     }
 

@@ -20,6 +20,8 @@ use super::{Account, Json, NoRoom};
 /// further memory, and whether a text is accepted does not depend on what is read. The memory of `text` itself is the
 /// caller's matter.
 ///
+/// A container with very many values is built at once, with those around it. So no later read takes long.
+///
 /// # Errors
 /// When [`parse_within`] refuses the text.
 pub fn index_within(text: &Bytes, max_depth: u32, account: &Account) -> Result<Json, ParseError> {
@@ -30,10 +32,13 @@ pub fn index_within(text: &Bytes, max_depth: u32, account: &Account) -> Result<J
     match pass.document() {
         Ok(is_object) => {
             let index = Index::new(text.clone(), pass.containers);
-            Ok(match is_object {
+            let document = match is_object {
                 true => Json::Object(Arc::new(Level::unbuilt(&index, 0))),
                 false => Json::Array(Arc::new(Level::unbuilt(&index, 0))),
-            })
+            };
+            let wide: Vec<u32> = index.wider_than(MOST_LATER_VALUES).collect();
+            build_around(&document, &wide);
+            Ok(document)
         }
         Err(refused) => {
             pass.meter.undo();
@@ -56,7 +61,11 @@ const LONGEST_BYTES: usize = 1 << 30;
 /// Longest number in a text with an index.
 const LONGEST_NUMBER_BYTES: usize = 4_000;
 /// The memory for resolving the escapes of a shorter string is not accounted for.
-const ESCAPES_BYTES: usize = 64 << 10;
+const ESCAPES_BYTES: usize = 16 << 10;
+
+/// A container with more values is built at once. The caller may have moved other work out of the way for the pass, which
+/// it does not do for a read.
+const MOST_LATER_VALUES: usize = 4_096;
 
 enum Refused {
     /// The text is not JSON, exceeds a limit, or is too unusual.
@@ -171,7 +180,7 @@ impl<'t> Pass<'t> {
             return Err(Refused::Unclear);
         }
         self.meter
-            .take(INDEX_BYTES + self.bytes)
+            .take(INDEX_BYTES + Index::repeating_bytes(self.containers.len()) + self.bytes)
             .map_err(Refused::NoRoom)?;
         Ok(is_object)
     }
@@ -256,7 +265,8 @@ impl<'t> Pass<'t> {
             return text.len();
         }
         if end - start > ESCAPES_BYTES {
-            self.bytes += room::block(end - start);
+            // A buffer that grew to twice the length, and a copy.
+            self.bytes += 2 * room::block(end - start);
         }
         end
     }
@@ -305,6 +315,26 @@ impl<'t> Pass<'t> {
             .reserve_exact(capacity - self.containers.len());
         self.meter.give_back(bytes(now));
         Ok(())
+    }
+}
+
+/// Builds the containers with these positions in the text, and those around them. All of them are in `json`.
+fn build_around(json: &Json, positions: &[u32]) {
+    if positions.is_empty() {
+        return;
+    }
+    let inner = |value: &Json| {
+        let Some(inside) = value.unbuilt_range() else {
+            return;
+        };
+        let from = positions.partition_point(|position| *position < inside.start);
+        let to = positions.partition_point(|position| *position < inside.end);
+        build_around(value, &positions[from..to]);
+    };
+    match json {
+        Json::Array(elements) => elements.iter().for_each(inner),
+        Json::Object(members) => members.values().for_each(inner),
+        _ => {}
     }
 }
 

@@ -1,6 +1,6 @@
 //! The content of one container, which may still be text.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, OnceLock};
 
 use super::index::{Index, Span};
@@ -47,9 +47,18 @@ impl<T> Level<T> {
 
     /// Counts the values inside of a container that is still text. None if it was built.
     pub(super) fn count_unbuilt(&self, limit: usize) -> Option<usize> {
-        match (&self.span, self.built.get()) {
-            (Some(span), None) => Some(span.count(limit)),
-            _ => None,
+        Some(self.text_only()?.count(limit))
+    }
+
+    /// The positions of this container and of those inside among the containers of its text. None if it was built.
+    pub(super) fn unbuilt_range(&self) -> Option<Range<u32>> {
+        Some(self.text_only()?.inside())
+    }
+
+    fn text_only(&self) -> Option<&Span> {
+        match self.built.get() {
+            None => self.span.as_ref(),
+            Some(_) => None,
         }
     }
 
@@ -170,6 +179,28 @@ mod tests {
         assert!(is_built(&pod) && !is_built(spec));
         let first = pod.at("/spec/containers/0").unwrap().unwrap();
         assert!(is_built(spec) && !is_built(first));
+    }
+
+    #[test]
+    fn wide_container_and_those_around_it_are_built_at_once() {
+        let wide = |values: usize| {
+            let values = vec!["{}"; values].join(",");
+            let text = format!(r#"{{"a":{{"b":[[{values}]],"b":[[{values}]]}},"c":[]}}"#);
+            index_within(&Bytes::from(text), 20, &Account::unlimited()).unwrap()
+        };
+        let document = wide(4_097);
+        for (place, expected) in [
+            ("", true),
+            ("/a", true),
+            ("/a/b", true),
+            ("/a/b/0", true),
+            ("/a/b/0/7", false),
+            ("/c", false),
+        ] {
+            let found = document.at(place).unwrap().unwrap();
+            assert_eq!(is_built(found), expected, "{place}");
+        }
+        assert!(!is_built(&wide(4_096)));
     }
 
     #[test]
