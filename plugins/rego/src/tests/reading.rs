@@ -11,7 +11,8 @@ fn reads(rego: &str) -> Vec<String> {
         "package p\nimport data.lib.images\nimport input.review.object.metadata as meta\n{rego}"
     );
     engine.add_policy("p".to_owned(), text).unwrap();
-    reading::review(engine.get_modules()).patterns()
+    let patterns = format!("{:?}", reading::review(engine.get_modules()));
+    serde_json::from_str(&patterns).unwrap()
 }
 
 #[test]
