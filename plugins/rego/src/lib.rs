@@ -19,6 +19,7 @@ mod sprintf;
 mod subject;
 mod syntax;
 mod template;
+mod walk;
 
 #[cfg(test)]
 mod tests;
