@@ -44,7 +44,7 @@ pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
     }
     let mut operators = Vec::new();
     for module in engine.get_modules() {
-        walk::module(module, &mut |expression| {
+        walk::module(module, &mut |expression: &Expr| {
             operators.extend(Operator::of(expression, text));
         });
     }

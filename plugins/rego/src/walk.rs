@@ -2,8 +2,23 @@
 
 use regorus::unstable::{Expr, Literal, Module, Query, Rule, RuleHead};
 
+/// Gets what is visited.
+pub(crate) trait Visitor {
+    /// An expression. Outer ones come first.
+    fn expression(&mut self, expression: &Expr);
+
+    /// What a `with` replaces. It is visited as an expression, too.
+    fn replaced(&mut self, _target: &Expr) {}
+}
+
+impl<F: FnMut(&Expr)> Visitor for F {
+    fn expression(&mut self, expression: &Expr) {
+        self(expression);
+    }
+}
+
 /// Visits the expressions of a module, outer ones first. Defaults are constants, and are left out.
-pub(crate) fn module(module: &Module, visit: &mut dyn FnMut(&Expr)) {
+pub(crate) fn module(module: &Module, visit: &mut impl Visitor) {
     for rule in &module.policy {
         let Rule::Spec { head, bodies, .. } = &**rule else {
             continue;
@@ -27,7 +42,7 @@ pub(crate) fn module(module: &Module, visit: &mut dyn FnMut(&Expr)) {
     }
 }
 
-fn query(query: &Query, visit: &mut dyn FnMut(&Expr)) {
+fn query(query: &Query, visit: &mut impl Visitor) {
     for statement in &query.stmts {
         match &statement.literal {
             Literal::SomeVars { .. } => {}
@@ -50,6 +65,7 @@ fn query(query: &Query, visit: &mut dyn FnMut(&Expr)) {
             }
         }
         for modifier in &statement.with_mods {
+            visit.replaced(&modifier.refr);
             inside(&modifier.refr, visit);
             inside(&modifier.r#as, visit);
         }
@@ -57,8 +73,8 @@ fn query(query: &Query, visit: &mut dyn FnMut(&Expr)) {
 }
 
 /// Visits an expression, and the expressions in it.
-pub(crate) fn inside(expression: &Expr, visit: &mut dyn FnMut(&Expr)) {
-    visit(expression);
+pub(crate) fn inside(expression: &Expr, visit: &mut impl Visitor) {
+    visit.expression(expression);
     match expression {
         Expr::String { .. }
         | Expr::RawString { .. }

@@ -70,7 +70,7 @@ pub(super) fn name(parameters: &[Ref<Expr>], index: usize) -> Option<String> {
     let name = text(&parameters[index])?;
     let mut count = 0;
     for parameter in parameters {
-        walk::inside(parameter, &mut |one| {
+        walk::inside(parameter, &mut |one: &Expr| {
             let is_it = matches!(one, Expr::Var { .. }) && text(one).as_ref() == Some(&name);
             count += usize::from(is_it);
         });
