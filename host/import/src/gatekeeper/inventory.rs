@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 use tollgate_config::kubernetes::{Kinds, resource_of};
 
+use super::rego::{Body, Rego};
 use crate::{Document, Effect, Note};
 
 /// What a template needs to read objects of the cluster.
@@ -38,8 +39,19 @@ const REQUIRES: &str = "/metadata/annotations/metadata.gatekeeper.sh~1requires-s
 const DATA: &str = "data.inventory";
 const OBJECT: &str = "input.review.object";
 /// Members of objects that policies read, beside names. `metadata` as a whole would have the managed fields.
-const METADATA: [&str; 4] = ["labels", "annotations", "ownerReferences", "finalizers"];
-const MEMBERS: [&str; 14] = [
+const METADATA: [&str; 10] = [
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "uid",
+    "generateName",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "generation",
+    "resourceVersion",
+];
+const MEMBERS: [&str; 19] = [
     "spec",
     "status",
     "data",
@@ -54,6 +66,11 @@ const MEMBERS: [&str; 14] = [
     "type",
     "secrets",
     "imagePullSecrets",
+    "binaryData",
+    "immutable",
+    "subsets",
+    "endpoints",
+    "aggregationRule",
 ];
 /// Most lookups of an entry.
 const MOST: usize = tollgate_config::lookup::MOST_LOOKUPS;
@@ -80,14 +97,16 @@ pub(super) fn of(
     notes: &mut Vec<Note>,
 ) -> Inventory {
     let mut inventory = Inventory::default();
-    if !rego.contains(DATA) {
+    let rego = &Rego::new(rego);
+    if places(rego).is_empty() {
         return inventory;
     }
+    let text = rego.after(0);
     let mut kinds = required(template);
     if kinds.is_empty() {
         let is_named = |synced: &&Synced| {
             let quoted = format!("\"{}\"", synced.kind);
-            rego.contains(&quoted) || rego.contains(&format!(".{}", synced.kind))
+            text.contains(&quoted) || text.contains(&format!(".{}", synced.kind))
         };
         kinds = all.iter().filter(is_named).cloned().collect();
         if kinds.is_empty() {
@@ -205,37 +224,93 @@ fn required(template: &Document) -> Vec<Synced> {
 }
 
 /// Returns the fields that the Rego may read.
-fn fields(rego: &str) -> Vec<String> {
+fn fields(rego: &Rego) -> Vec<String> {
+    let text = rego.after(0);
     let mentions =
-        |name: &str| rego.contains(&format!(".{name}")) || rego.contains(&format!("\"{name}\""));
+        |name: &str| text.contains(&format!(".{name}")) || text.contains(&format!("\"{name}\""));
     let metadata = METADATA.iter().filter(|name| mentions(name));
     let metadata = metadata.map(|name| format!("/metadata/{name}"));
     let members = MEMBERS.iter().filter(|name| mentions(name));
-    metadata
+    let mut fields: Vec<String> = metadata
         .chain(members.map(|name| format!("/{name}")))
-        .collect()
+        .collect();
+    for field in fields_of_variables(rego) {
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+    fields
+}
+
+/// Returns the fields that the Rego reads of a variable with an object of the inventory.
+fn fields_of_variables(rego: &Rego) -> Vec<String> {
+    let mut fields = Vec::new();
+    for body in rego.bodies() {
+        let statements = body.statements.iter();
+        let others = statements.filter_map(|one| one.split_once(":="));
+        for (other, _) in others.filter(|(_, value)| is_object(value.trim())) {
+            let other = other.trim();
+            for at in rego.words(other).filter(|at| body.range.contains(at)) {
+                let mut names = rego.after(at + other.len()).split('.').skip(1).map(name_of);
+                let field = match (names.next(), names.next()) {
+                    (None | Some("" | "apiVersion" | "kind"), _)
+                    | (Some("metadata"), None | Some("" | "name" | "namespace")) => continue,
+                    (Some("metadata"), Some(name)) => format!("/metadata/{name}"),
+                    (Some(name), _) => format!("/{name}"),
+                };
+                if rego.after(at + other.len()).starts_with('.') {
+                    fields.push(field);
+                }
+            }
+        }
+    }
+    fields
+}
+
+/// The name that a text begins with.
+fn name_of(text: &str) -> &str {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// Returns the places where the Rego reads the inventory, or may read it.
+fn places(rego: &Rego) -> Vec<usize> {
+    let places = rego.words("data");
+    let reads = |at: &usize| {
+        let after = rego.after(at + "data".len());
+        match after.strip_prefix('.') {
+            Some(member) => name_of(member) == "inventory",
+            None => !after.starts_with(|c: char| matches!(c, ':' | '}' | ')')),
+        }
+    };
+    places.filter(reads).collect()
 }
 
 /// Finds out which of the objects the Rego can be about. In doubt, all.
-fn only(rego: &str) -> Only {
-    let lines: Vec<&str> = rego.lines().map(str::trim).collect();
-    let lines: Vec<&str> = lines
-        .into_iter()
-        .filter(|line| !line.starts_with('#'))
-        .collect();
-    let places: Vec<&str> = lines
-        .iter()
-        .flat_map(|line| {
-            line.match_indices(DATA)
-                .map(|(at, _)| &line[at + DATA.len()..])
-        })
-        .collect();
-    if let ([_], Some((theirs, own))) = (places.as_slice(), same_key(&lines)) {
+///
+/// All statements of a body must hold. So an object for which one of them cannot hold changes nothing, if nothing else reads
+/// the inventory, and no `with` gives the body another input.
+fn only(rego: &Rego) -> Only {
+    let places = places(rego);
+    if rego.words("with").next().is_some() {
+        return Only::Everything;
+    }
+    let bodies = rego.bodies();
+    let in_body = |at: usize| bodies.iter().find(|body| body.range.contains(&at));
+    if let [place] = places.as_slice()
+        && let Some(body) = in_body(*place).filter(|body| body.rule == "violation")
+        && let Some((theirs, own)) = same_key(rego, body)
+    {
         return Only::SameKey(theirs, own);
     }
-    let is_own = |place: &&str| {
-        let index = place.strip_prefix(".namespace[").and_then(up_to_bracket);
-        index.is_some_and(|index| is_namespace_of_object(index, &lines))
+    let is_own = |at: &usize| {
+        let after = rego.after(*at).strip_prefix(DATA);
+        let index = after.and_then(|after| after.strip_prefix(".namespace["));
+        let index = index.and_then(up_to_bracket);
+        let body = in_body(*at);
+        index
+            .zip(body)
+            .is_some_and(|(index, body)| is_namespace_of_object(rego, body, index))
     };
     match places.iter().all(is_own) {
         true => Only::SameNamespace,
@@ -247,41 +322,27 @@ fn up_to_bracket(text: &str) -> Option<&str> {
     text.split_once(']').map(|(index, _)| index.trim())
 }
 
-/// The only value that the lines assign to a variable.
-fn assigned<'l>(variable: &str, lines: &[&'l str]) -> Option<&'l str> {
-    let values = lines.iter().filter_map(|line| {
-        let (left, right) = line.split_once(":=")?;
-        (left.trim() == variable).then_some(right.trim())
-    });
-    let mut values: Vec<&str> = values.collect();
-    values.dedup();
-    match values.as_slice() {
-        [value] => Some(value),
-        _ => None,
-    }
-}
-
-fn is_namespace_of_object(index: &str, lines: &[&str]) -> bool {
+fn is_namespace_of_object(rego: &Rego, body: &Body<'_>, index: &str) -> bool {
     let is_it = |text: &str| {
         let of_variable = text.strip_suffix(".metadata.namespace");
         matches!(
             text,
             "input.review.namespace" | "input.review.object.metadata.namespace"
-        ) || of_variable.is_some_and(|variable| assigned(variable, lines) == Some(OBJECT))
+        ) || of_variable.is_some_and(|variable| body.assigned(rego, variable) == Some(OBJECT))
     };
-    is_it(index) || assigned(index, lines).is_some_and(is_it)
+    is_it(index) || body.assigned(rego, index).is_some_and(is_it)
 }
 
 /// Finds `other := data.inventory…` and `other.PATH == key` with `key := input.review.object.PATH`, as in a policy for
-/// uniqueness. Without an equal key, such a rule cannot hold.
-fn same_key(lines: &[&str]) -> Option<(String, String)> {
-    let other = lines.iter().find_map(|line| {
-        let (left, right) = line.split_once(":=")?;
-        let is_inventory = right.trim().starts_with(DATA);
-        is_inventory.then_some(left.trim())
+/// uniqueness. Without an equal key, such a body cannot hold.
+fn same_key(rego: &Rego, body: &Body<'_>) -> Option<(String, String)> {
+    let other = body.statements.iter().find_map(|statement| {
+        let (left, right) = statement.split_once(":=")?;
+        is_object(right.trim()).then_some(left.trim())
     })?;
-    lines.iter().find_map(|line| {
-        let (left, right) = line.split_once("==")?;
+    body.assigned(rego, other)?;
+    body.statements.iter().find_map(|statement| {
+        let (left, right) = statement.split_once("==")?;
         let (left, right) = (left.trim(), right.trim());
         let path = |text: &str| {
             text.strip_prefix(other)?
@@ -293,13 +354,45 @@ fn same_key(lines: &[&str]) -> Option<(String, String)> {
             (None, Some(theirs)) => (theirs, left),
             _ => return None,
         };
-        let own = assigned(key, lines).unwrap_or(key);
+        let own = body.assigned(rego, key).unwrap_or(key);
         let own = own
             .strip_prefix(OBJECT)?
             .strip_prefix('.')
             .and_then(pointer)?;
         Some((theirs, own))
     })
+}
+
+/// Whether a reference leads to an object of the inventory, and not to a part of one or to several.
+fn is_object(reference: &str) -> bool {
+    let Some(path) = reference.strip_prefix(DATA) else {
+        return false;
+    };
+    let (mut rest, count) = match (
+        path.strip_prefix(".namespace"),
+        path.strip_prefix(".cluster"),
+    ) {
+        (Some(rest), _) => (rest, 4),
+        (_, Some(rest)) => (rest, 3),
+        _ => return false,
+    };
+    for _ in 0..count {
+        let after = match rest.strip_prefix('.') {
+            Some(member) if !name_of(member).is_empty() => member.strip_prefix(name_of(member)),
+            Some(_) => None,
+            // An index with brackets of its own is left.
+            None => rest
+                .strip_prefix('[')
+                .and_then(|index| index.split_once(']'))
+                .filter(|(index, _)| !index.contains('['))
+                .map(|(_, after)| after),
+        };
+        let Some(after) = after else {
+            return false;
+        };
+        rest = after;
+    }
+    rest.is_empty()
 }
 
 /// Translates a path such as `spec.rules[_].host`. None for anything else.
@@ -356,18 +449,116 @@ violation[{"msg": msg}] {
   own == flatten(other)
 }"#;
 
+    fn narrowed(rego: &str) -> Only {
+        only(&Rego::new(rego))
+    }
+
     #[test]
     fn narrows_only_what_the_rego_cannot_be_about() {
         let hosts = "/spec/rules/*/host".to_owned();
-        assert_eq!(only(UNIQUE), Only::SameKey(hosts.clone(), hosts));
-        assert_eq!(only(BUDGET), Only::SameNamespace);
-        assert_eq!(only(SELECTOR), Only::Everything);
-        // A second reading of the inventory may need other objects.
-        let twice = format!("{UNIQUE}\nother_rule {{ data.inventory.cluster[_] }}");
-        assert_eq!(only(&twice), Only::Everything);
-        let negated = UNIQUE.replace("  other.spec", "  not other.spec");
-        assert_eq!(only(&negated), Only::Everything);
-        let assigned_twice = BUDGET.replace("  pdb := input", "  obj := data.x\n  pdb := input");
-        assert_eq!(only(&assigned_twice), Only::Everything);
+        assert_eq!(
+            narrowed(UNIQUE),
+            Only::SameKey(hosts.clone(), hosts.clone())
+        );
+        assert_eq!(narrowed(BUDGET), Only::SameNamespace);
+        assert_eq!(narrowed(SELECTOR), Only::Everything);
+        let v1 = UNIQUE.replace(
+            "violation[{\"msg\": msg}] {",
+            "violation contains {\"msg\": msg} if {",
+        );
+        assert_eq!(narrowed(&v1), Only::SameKey(hosts.clone(), hosts.clone()));
+        let on_a_line = UNIQUE.replace("\n  ", "; ").replace("{;", "{");
+        assert_eq!(narrowed(&on_a_line), Only::SameKey(hosts.clone(), hosts));
+    }
+
+    #[test]
+    fn lists_everything_in_doubt() {
+        let place = "  other := data.inventory.namespace[_][version][\"Ingress\"][name]\n";
+        let host = "  host := input.review.object.spec.rules[_].host\n";
+        let comparison = "  other.spec.rules[_].host == host\n";
+        let variants = [
+            // Another reading of the inventory may need other objects.
+            format!("{UNIQUE}\nother_rule {{ data.inventory.cluster[_] }}"),
+            format!("{UNIQUE}\nother_rule {{ data[x].cluster[_] }}"),
+            format!("{UNIQUE}\nother_rule {{ x := data }}"),
+            UNIQUE.replace("data.inventory", "data[\"inventory\"]"),
+            UNIQUE.replace("violation[", "import data.inventory\nviolation["),
+            // The comparison does not decide alone, or not about this object.
+            UNIQUE.replace("  other.spec", "  not other.spec"),
+            UNIQUE.replace(
+                comparison,
+                "  count([1 | other.spec.rules[_].host == host]) == 0\n",
+            ),
+            UNIQUE.replace(
+                comparison,
+                &format!("}}\nviolation[{{\"msg\": msg}}] {{\n{comparison}"),
+            ),
+            UNIQUE.replace(comparison, &format!("}} {{\n{comparison}")),
+            format!(
+                "{}\nf(other, host) {{\n{comparison}}}",
+                UNIQUE.replace(comparison, "")
+            ),
+            format!(
+                "{}\nf(other) {{\n{host}{comparison}}}",
+                UNIQUE.replace(comparison, "")
+            ),
+            UNIQUE.replace(comparison, "  # other.spec.rules[_].host == host\n"),
+            UNIQUE.replace(
+                comparison,
+                "  x := `\n  other.spec.rules[_].host == host\n`\n",
+            ),
+            UNIQUE.replace("violation[{\"msg\": msg}]", "taken"),
+            UNIQUE.replace("== host", "== host with input as {}"),
+            // The key, or the object, is another one.
+            UNIQUE.replace(host, ""),
+            format!("{}\nother_rule {{\n{host}}}", UNIQUE.replace(host, "")),
+            UNIQUE.replace(host, &format!("{host}  x := [1 | host := data.x]\n")),
+            UNIQUE.replace("object.spec", "oldObject.spec"),
+            UNIQUE.replace(
+                place,
+                &format!("{}\n", place.trim_end().to_owned() + ".spec"),
+            ),
+            UNIQUE.replace("[name]", ""),
+            UNIQUE.replace(
+                place,
+                &format!("{place}  x := [other | other := data.x[_]]\n"),
+            ),
+            // The namespace is that of the object in one body alone.
+            BUDGET
+                .replace("  pdb := input", "  obj := data.x\n  pdb := input")
+                .replace("  obj := input.review.object\n", ""),
+            BUDGET.replace("  obj := input.review.object\n", "  some obj in data.x\n"),
+            BUDGET.replace(
+                "  obj := input.review.object\n",
+                "  x := [1 | obj := input.review.object]\n",
+            ),
+            format!(
+                "ns_of {{ ns := input.review.namespace }}\n{}",
+                BUDGET.replace("obj.metadata.namespace", "ns")
+            ),
+            format!("{BUDGET}\nf(ns) {{ data.inventory.namespace[ns] }}"),
+            format!("{BUDGET}\nx = data.inventory.cluster"),
+        ];
+        for variant in variants {
+            assert_eq!(narrowed(&variant), Only::Everything, "{variant}");
+        }
+    }
+
+    #[test]
+    fn keeps_fields_that_the_rego_reads_of_other_objects() {
+        let rego = r#"violation[{"msg": msg}] {
+  other := data.inventory.cluster["v1"].Node[_]
+  other.custom.x == other.metadata.selfLink
+  other.kind; other.metadata.name; another.unread; other["dynamic"]
+  x := other.metadata.creationTimestamp
+}"#;
+        assert_eq!(
+            fields(&Rego::new(rego)),
+            [
+                "/metadata/creationTimestamp",
+                "/custom",
+                "/metadata/selfLink"
+            ]
+        );
     }
 }
