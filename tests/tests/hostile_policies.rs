@@ -167,6 +167,17 @@ fn cases() -> Vec<Case> {
             long(),
             Some("recursion detected"),
         ),
+        // The analysis of what is read follows values into functions.
+        case(
+            "functions that call each other",
+            REGO,
+            rego(
+                "f(x) { g(x.a) }\nf(x) { g(x.b) }\nf(x) { g(x.c) }\ng(x) { f(x.d) }\ng(x) { f(x.e) }\ng(x) { f(x.f) }\n\
+                 violation[{\"msg\": \"x\"}] { f(input.review.object) }\n",
+            ),
+            long(),
+            None,
+        ),
         case(
             "endless loop",
             CEL,

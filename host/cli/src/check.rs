@@ -179,7 +179,8 @@ impl Check {
         }
         if let Some(roles) = roles_of_images {
             say!(
-                "plugins that verify images with the imagePullSecrets of Pods need these roles, bound to Tollgate's                  ServiceAccount. Tollgate does not create them; the chart does, with images.pullSecretNamespaces:"
+                "plugins that verify images with the imagePullSecrets of Pods need these roles, bound to Tollgate's \
+                 ServiceAccount. Tollgate does not create them; the chart does, with images.pullSecretNamespaces:"
             );
             for line in roles.lines() {
                 say!("  {line}");

@@ -6,6 +6,7 @@
 
 mod inventory;
 mod mutators;
+mod rego;
 mod rules;
 
 use serde_json::{Value, json};

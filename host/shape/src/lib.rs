@@ -11,12 +11,13 @@ mod places;
 mod read;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 pub use places::{Place, Places};
 pub use read::{Look, Reader, complete, read};
 
 /// What a policy reads of a value.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Default, Eq, PartialEq)]
 pub struct Shape {
     need: Need,
     /// What it reads of members, by their names.
@@ -73,15 +74,6 @@ impl Shape {
         self.is_whole() || self.each.is_some()
     }
 
-    /// Returns the places that the policy reads, as patterns with `*` for every element. A `?` at the end means that only
-    /// the existence and the type matter.
-    #[must_use]
-    pub fn patterns(&self) -> Vec<String> {
-        let mut patterns = Vec::new();
-        self.collect("", &mut patterns);
-        patterns
-    }
-
     fn collect(&self, at: &str, patterns: &mut Vec<String>) {
         match self.need {
             Need::Below => {}
@@ -134,6 +126,16 @@ impl Shape {
         for shape in self.members.values_mut() {
             shape.settle();
         }
+    }
+}
+
+/// Writes the places that the policy reads, as patterns with `*` for every element. A `?` at the end means that only the
+/// existence and the type matter.
+impl fmt::Debug for Shape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut patterns = Vec::new();
+        self.collect("", &mut patterns);
+        formatter.debug_list().entries(patterns).finish()
     }
 }
 

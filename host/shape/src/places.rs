@@ -18,6 +18,8 @@ pub struct Places {
 
 #[derive(Clone, Debug, Default)]
 struct Node {
+    /// The number of the document.
+    root: usize,
     depth: usize,
     need: Need,
     members: BTreeMap<String, Place>,
@@ -26,6 +28,8 @@ struct Node {
 
 /// Below this depth everything counts as read, so that an analysis of recursive flows ends.
 const DEEPEST: usize = 24;
+/// The most places. Beyond that, a document counts as read: functions that call each other can lead to any number of places.
+const MOST: usize = 4096;
 
 // === impl Places ===
 
@@ -38,7 +42,11 @@ impl Places {
 
     /// Adds a document.
     pub fn root(&mut self) -> Place {
-        self.add(0)
+        let root = self.nodes.len();
+        self.add(Node {
+            root,
+            ..Node::default()
+        })
     }
 
     /// Returns the place of a member.
@@ -46,10 +54,10 @@ impl Places {
         if let Some(known) = self.nodes[of.0].members.get(name) {
             return *known;
         }
-        let Some(depth) = self.below(of) else {
-            return of;
+        let place = match self.below(of) {
+            Ok(new) => self.add(new),
+            Err(whole) => return whole,
         };
-        let place = self.add(depth);
         self.nodes[of.0].members.insert(name.to_owned(), place);
         place
     }
@@ -59,10 +67,10 @@ impl Places {
         if let Some(known) = self.nodes[of.0].each {
             return known;
         }
-        let Some(depth) = self.below(of) else {
-            return of;
+        let place = match self.below(of) {
+            Ok(new) => self.add(new),
+            Err(whole) => return whole,
         };
-        let place = self.add(depth);
         self.nodes[of.0].each = Some(place);
         place
     }
@@ -102,23 +110,27 @@ impl Places {
         }
     }
 
-    fn add(&mut self, depth: usize) -> Place {
+    fn add(&mut self, node: Node) -> Place {
         self.has_changed = true;
-        self.nodes.push(Node {
-            depth,
-            ..Node::default()
-        });
+        self.nodes.push(node);
         Place(self.nodes.len() - 1)
     }
 
-    /// The depth of a new place, or none at the end of all depths.
-    fn below(&mut self, of: Place) -> Option<usize> {
-        let depth = self.nodes[of.0].depth + 1;
-        if depth > DEEPEST {
-            self.take(of);
-            return None;
+    /// Returns a new place below another one, or the place that is read as a whole instead.
+    fn below(&mut self, of: Place) -> Result<Node, Place> {
+        let Node { root, depth, .. } = self.nodes[of.0];
+        let depth = depth + 1;
+        let has_room = self.nodes.len() < MOST && self.nodes[root].need != Need::Whole;
+        if has_room && depth <= DEEPEST {
+            return Ok(Node {
+                root,
+                depth,
+                ..Node::default()
+            });
         }
-        Some(depth)
+        let whole = if has_room { of } else { Place(root) };
+        self.take(whole);
+        Err(whole)
     }
 
     fn need(&mut self, at: Place, need: Need) {

@@ -1,7 +1,6 @@
 //! Reads a value by its shape.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use crate::{Need, Shape, is_index};
 
@@ -54,7 +53,7 @@ struct Asked<'s> {
 /// A value whose elements are not read yet.
 enum Part<'s, V> {
     Ready(Option<V>),
-    /// A place without members, which is asked about again.
+    /// A place of which no member was there, which is asked about again.
     Again,
     List(usize),
     /// An object, all of whose members are read.
@@ -63,22 +62,24 @@ enum Part<'s, V> {
     Object(Vec<(&'s str, Part<'s, V>)>, bool),
 }
 
-/// The shape of a place of which only the type is open.
-static KIND: Shape = Shape {
-    need: Need::Kind,
-    members: BTreeMap::new(),
-    each: None,
-};
+/// Elements and members whose number the first answer has told, and places that are asked about again.
+type Below<'s> = Vec<(String, &'s Shape, Which)>;
 
-/// Elements and members whose number the first answer has told.
-type Below<'s> = Vec<(String, &'s Shape)>;
+/// Which places of a shape a question is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Those that tell about the others: whatever has a member is an object.
+    Telling,
+    /// The others, after none of their members was there.
+    Others,
+}
 
 /// Returns the values at several places, each with the parts that its shape names. Of other parts there is nothing, except
 /// that a list has all of its elements. A place whose shape needs nothing but parts is absent if it has none of them.
 pub fn read<R: Reader>(reader: &R, wanted: &[(&str, &Shape)]) -> Vec<Option<R::Value>> {
     let wanted = wanted.iter();
     let wanted: Below<'_> = wanted
-        .map(|(pointer, shape)| ((*pointer).to_owned(), *shape))
+        .map(|(pointer, shape)| ((*pointer).to_owned(), *shape, Which::Telling))
         .collect();
     level(reader, &wanted)
 }
@@ -91,7 +92,7 @@ pub fn complete<R: Reader>(
     look: Look<R::Value>,
 ) -> Option<R::Value> {
     let mut pointers = Vec::new();
-    let mut asked = Asked::new(pointer.to_owned(), shape, &mut pointers);
+    let mut asked = Asked::new(pointer.to_owned(), shape, Which::Telling, &mut pointers);
     if asked.answer.is_some() {
         // The first answer is known.
         pointers.remove(0);
@@ -112,14 +113,14 @@ pub fn complete<R: Reader>(
     part.finished(reader, &mut below)
 }
 
-fn level<R: Reader>(reader: &R, wanted: &[(String, &Shape)]) -> Vec<Option<R::Value>> {
+fn level<R: Reader>(reader: &R, wanted: &[(String, &Shape, Which)]) -> Vec<Option<R::Value>> {
     if wanted.is_empty() {
         return Vec::new();
     }
     let mut pointers = Vec::new();
     let asked: Vec<Asked<'_>> = wanted
         .iter()
-        .map(|(pointer, shape)| Asked::new(pointer.clone(), shape, &mut pointers))
+        .map(|(pointer, shape, which)| Asked::new(pointer.clone(), shape, *which, &mut pointers))
         .collect();
     let mut answers = match pointers.is_empty() {
         true => Vec::new(),
@@ -140,12 +141,11 @@ fn level<R: Reader>(reader: &R, wanted: &[(String, &Shape)]) -> Vec<Option<R::Va
 // === impl Asked ===
 
 impl<'s> Asked<'s> {
-    fn new(pointer: String, shape: &'s Shape, pointers: &mut Vec<String>) -> Self {
-        // Whoever has a member is an object, so that only the others are asked about later.
-        let has_members = shape.need == Need::Kind
-            && !shape.members.is_empty()
-            && !shape.members.keys().any(|name| is_index(name));
-        let asks = shape.each.is_some() || shape.need != Need::Below && !has_members;
+    fn new(pointer: String, shape: &'s Shape, which: Which, pointers: &mut Vec<String>) -> Self {
+        let asks = match which {
+            Which::Telling => tells_itself(shape),
+            Which::Others => shape.need == Need::Kind,
+        };
         let answer = asks.then(|| {
             pointers.push(pointer.clone());
             pointers.len() - 1
@@ -153,8 +153,12 @@ impl<'s> Asked<'s> {
         let mut members = Vec::new();
         if shape.each.is_none() {
             for (name, shape) in &shape.members {
+                // What has been asked about before is not there.
+                if which == Which::Others && tells_itself(shape) {
+                    continue;
+                }
                 let pointer = joined(&pointer, &escaped(name));
-                members.push((&**name, Self::new(pointer, shape, pointers)));
+                members.push((&**name, Self::new(pointer, shape, which, pointers)));
             }
         }
         Self {
@@ -193,7 +197,7 @@ impl<'s> Asked<'s> {
         let look = match self.answer {
             Some(answer) => answers.get_mut(answer).and_then(Option::take),
             None if shape.need == Need::Kind && !self.has_any(answers) => {
-                below.push((self.pointer.clone(), &KIND));
+                below.push((self.pointer.clone(), shape, Which::Others));
                 return Part::Again;
             }
             None => Some(Look::Object),
@@ -208,7 +212,8 @@ impl<'s> Asked<'s> {
                 Some(each) => {
                     below.reserve(length);
                     for index in 0..length {
-                        below.push((joined(&self.pointer, &index.to_string()), &**each));
+                        let pointer = joined(&self.pointer, &index.to_string());
+                        below.push((pointer, &**each, Which::Telling));
                     }
                     Part::List(length)
                 }
@@ -229,7 +234,8 @@ impl<'s> Asked<'s> {
                     }
                     for name in &names {
                         let shape = shape.members.get(name).unwrap_or(each);
-                        below.push((joined(&self.pointer, &escaped(name)), shape));
+                        let pointer = joined(&self.pointer, &escaped(name));
+                        below.push((pointer, shape, Which::Telling));
                     }
                     Part::Members(names)
                 }
@@ -258,8 +264,9 @@ impl<V: Clone> Part<'_, V> {
             }
             Self::Members(names) => {
                 let values = below.by_ref().take(names.len());
-                let members = names.iter().zip(values);
-                let members = members.filter_map(|(name, value)| Some((&**name, value?)));
+                // Every member exists, too.
+                let values = values.map(|value| value.unwrap_or_else(|| reader.object(Vec::new())));
+                let members = names.iter().map(|name| &**name).zip(values);
                 Some(reader.object(members.collect()))
             }
             Self::Object(members, exists) => {
@@ -271,6 +278,14 @@ impl<V: Clone> Part<'_, V> {
             }
         }
     }
+}
+
+/// Whether a place is asked about, and not only its members.
+fn tells_itself(shape: &Shape) -> bool {
+    let has_members = shape.need == Need::Kind
+        && !shape.members.is_empty()
+        && !shape.members.keys().any(|name| is_index(name));
+    shape.each.is_some() || shape.need != Need::Below && !has_members
 }
 
 fn joined(pointer: &str, token: &str) -> String {

@@ -187,6 +187,64 @@ fn absent_values_are_absent() {
 }
 
 #[test]
+fn object_without_the_members_that_matter_exists() {
+    let (value, asked) = answered(|places, root| {
+        for names in [&["spec"][..], &["spec", "containers"], &["metadata"]] {
+            let at = member(places, root, names);
+            places.look(at);
+        }
+        for names in [["spec", "nodeName"], ["metadata", "name"]] {
+            let at = member(places, root, &names);
+            places.take(at);
+        }
+        // Nothing of what is read of the labels is there. They are, and so is what they are in.
+        for names in [&["metadata", "labels"][..], &["metadata", "labels", "x"]] {
+            let at = member(places, root, names);
+            places.look(at);
+        }
+        let deep = member(places, root, &["status", "a"]);
+        places.look(deep);
+        let deep = member(places, root, &["status"]);
+        places.look(deep);
+    });
+    let containers = json!([null, null, null]);
+    assert_eq!(
+        value,
+        Some(
+            json!({ "metadata": { "name": "web", "labels": {} }, "spec": { "containers": containers } })
+        )
+    );
+    assert_eq!(asked[1..], ["/metadata/labels /status"]);
+}
+
+#[test]
+fn object_in_an_object_exists_without_their_members() {
+    let mut places = Places::new();
+    let root = places.root();
+    for names in [&["spec"][..], &["spec", "first"]] {
+        let at = member(&mut places, root, names);
+        places.look(at);
+    }
+    let image = member(&mut places, root, &["spec", "first", "image"]);
+    places.take(image);
+    let each = member(&mut places, root, &["labels"]);
+    let each = places.each(each);
+    let x = places.member(each, "x");
+    places.look(x);
+    let memory = Memory {
+        document: json!({ "spec": { "first": {}, "other": 1 }, "labels": { "a": "1" } }),
+        asked: RefCell::default(),
+    };
+    let shape = places.shape(root);
+    let value = read(&memory, &[("", &shape)]).pop().flatten();
+    // Every member of the labels exists, even if nothing of it is read.
+    assert_eq!(
+        value,
+        Some(json!({ "spec": { "first": {} }, "labels": { "a": {} } }))
+    );
+}
+
+#[test]
 fn values_that_were_looked_at_are_completed() {
     let mut places = Places::new();
     let root = places.root();
@@ -247,7 +305,22 @@ fn endless_references_end_in_the_whole_value() {
     for _ in 0..1_000 {
         at = places.member(at, "next");
     }
-    let patterns = places.shape(root).patterns();
-    assert_eq!(patterns, ["/next".repeat(24)]);
+    let patterns = format!("{:?}", places.shape(root));
+    assert_eq!(patterns, format!("[{:?}]", "/next".repeat(24)));
     assert!(Shape::whole().is_whole());
+}
+
+#[test]
+fn document_with_too_many_places_is_read_as_a_whole() {
+    let mut places = Places::new();
+    let (root, other) = (places.root(), places.root());
+    let name = places.member(other, "name");
+    for index in 0..10_000 {
+        let at = places.member(root, &format!("x{index}"));
+        let at = places.member(at, "y");
+        places.look(at);
+    }
+    assert!(places.shape(root).is_whole());
+    places.take(name);
+    assert_eq!(format!("{:?}", places.shape(other)), "[\"/name\"]");
 }

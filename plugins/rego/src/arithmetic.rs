@@ -5,10 +5,10 @@
 
 use std::cell::RefCell;
 
-use regorus::unstable::{
-    ArithOp, BinOp, Expr, Literal, Module, Query, Ref, Rule, RuleHead, numbers, sets,
-};
+use regorus::unstable::{ArithOp, BinOp, Expr, Ref, Rule, RuleHead, numbers, sets};
 use regorus::{Engine, Value};
+
+use crate::walk;
 
 /// The functions, by operator.
 const FUNCTIONS: [(char, &str); 7] = [
@@ -44,7 +44,7 @@ pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
     }
     let mut operators = Vec::new();
     for module in engine.get_modules() {
-        walk(module, &mut |expression| {
+        walk::module(module, &mut |expression: &Expr| {
             operators.extend(Operator::of(expression, text));
         });
     }
@@ -61,7 +61,8 @@ pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
         edits.push((at, at + 1, ",".to_owned()));
         edits.push((end, end, ")".to_owned()));
     }
-    edits.sort_by_key(|(from, ..)| *from);
+    // An operand can end where the operator of the expression around it is: `a+b-c`. Its parenthesis comes first.
+    edits.sort_by_key(|(from, to, _)| (*from, *to));
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;
     for (from, to, new) in edits {
@@ -198,108 +199,5 @@ impl Operator {
             end: end + usize::from(is_quote(end)),
             function,
         })
-    }
-}
-
-/// Visits the expressions of a module, outer ones first. Defaults are constants, and are left out.
-fn walk(module: &Module, visit: &mut dyn FnMut(&Expr)) {
-    for rule in &module.policy {
-        let Rule::Spec { head, bodies, .. } = &**rule else {
-            continue;
-        };
-        let (refr, key, assign) = match head {
-            RuleHead::Compr { refr, assign, .. } | RuleHead::Func { refr, assign, .. } => {
-                (refr, None, assign.as_ref())
-            }
-            RuleHead::Set { refr, key, .. } => (refr, key.as_ref(), None),
-        };
-        let values = assign.map(|assign| &assign.value);
-        for expression in [refr].into_iter().chain(key).chain(values) {
-            inside(expression, visit);
-        }
-        for body in bodies {
-            if let Some(assign) = &body.assign {
-                inside(&assign.value, visit);
-            }
-            query(&body.query, visit);
-        }
-    }
-}
-
-fn query(query: &Query, visit: &mut dyn FnMut(&Expr)) {
-    for statement in &query.stmts {
-        match &statement.literal {
-            Literal::SomeVars { .. } => {}
-            Literal::SomeIn { collection, .. } => inside(collection, visit),
-            Literal::Expr { expr, .. } | Literal::NotExpr { expr, .. } => inside(expr, visit),
-            Literal::Every {
-                domain, query: all, ..
-            } => {
-                inside(domain, visit);
-                self::query(all, visit);
-            }
-        }
-        for modifier in &statement.with_mods {
-            inside(&modifier.r#as, visit);
-        }
-    }
-}
-
-fn inside(expression: &Expr, visit: &mut dyn FnMut(&Expr)) {
-    visit(expression);
-    match expression {
-        Expr::String { .. }
-        | Expr::RawString { .. }
-        | Expr::Number { .. }
-        | Expr::Bool { .. }
-        | Expr::Null { .. }
-        | Expr::Var { .. } => {}
-        Expr::Array { items, .. } | Expr::Set { items, .. } => {
-            items.iter().for_each(|item| inside(item, visit));
-        }
-        Expr::Object { fields, .. } => {
-            for (_, key, value) in fields {
-                inside(key, visit);
-                inside(value, visit);
-            }
-        }
-        Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => {
-            inside(term, visit);
-            self::query(query, visit);
-        }
-        Expr::ObjectCompr {
-            key, value, query, ..
-        } => {
-            inside(key, visit);
-            inside(value, visit);
-            self::query(query, visit);
-        }
-        Expr::Call { fcn, params, .. } => {
-            inside(fcn, visit);
-            params.iter().for_each(|parameter| inside(parameter, visit));
-        }
-        Expr::UnaryExpr { expr, .. } => inside(expr, visit),
-        Expr::RefDot { refr, .. } => inside(refr, visit),
-        Expr::RefBrack { refr, index, .. } => {
-            inside(refr, visit);
-            inside(index, visit);
-        }
-        Expr::BinExpr { lhs, rhs, .. }
-        | Expr::BoolExpr { lhs, rhs, .. }
-        | Expr::ArithExpr { lhs, rhs, .. }
-        | Expr::AssignExpr { lhs, rhs, .. } => {
-            inside(lhs, visit);
-            inside(rhs, visit);
-        }
-        Expr::Membership {
-            key,
-            value,
-            collection,
-            ..
-        } => {
-            for part in key.iter().chain([value, collection]) {
-                inside(part, visit);
-            }
-        }
     }
 }

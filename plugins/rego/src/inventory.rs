@@ -1,11 +1,17 @@
 //! `data.inventory`: objects in the layout that Gatekeeper gives them, from the settings or from the cluster.
 
+mod rewrite;
+
 use std::collections::BTreeSet;
 
 use regorus::Value as Rego;
 use serde_json::{Map, Value as Json};
 use tollgate_sdk::cluster::{self, Object, Objects, OrFault as _};
-use tollgate_sdk::{Pointer, Review, SettingsErrors, pointer};
+use tollgate_sdk::{Document, Node, Pointer, Review, SettingsErrors, Value, pointer};
+
+use crate::subject::Subjects;
+
+pub(crate) use rewrite::Rewritten;
 
 /// Objects of the cluster in `data.inventory`: those of one lookup.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -39,8 +45,6 @@ enum Only {
 
 /// The member of the input that the Rego reads in place of `data.inventory`. `data` belongs to the prepared program.
 pub(crate) const MEMBER: &str = "tollgate_inventory";
-const DATA: &str = "data.inventory";
-const IMPORT: &str = "import data.inventory";
 
 /// Builds the document `data.inventory` from objects.
 pub(crate) fn build(objects: &[Json], at: &Pointer, errors: &mut SettingsErrors) -> Json {
@@ -73,7 +77,7 @@ pub(crate) fn build(objects: &[Json], at: &Pointer, errors: &mut SettingsErrors)
     inventory
 }
 
-/// Checks the sources, and whether they have anything to do.
+/// Checks the sources, and whether they have anything to do. `reads` is whether the Rego reads the inventory.
 pub(crate) fn check(live: &[Live], has_objects: bool, reads: bool, errors: &mut SettingsErrors) {
     if live.is_empty() {
         return;
@@ -90,55 +94,11 @@ pub(crate) fn check(live: &[Live], has_objects: bool, reads: bool, errors: &mut 
     }
 }
 
-/// Rewrites Rego to read the inventory from the input. Lines stay as they are.
-pub(crate) fn adapted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    let mut quote: Option<char> = None;
-    while let Some(character) = rest.chars().next() {
-        let is_start = !out.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
-        let is_code = quote.is_none() && is_start;
-        let ends = |word: &str| {
-            let after = rest.strip_prefix(word)?;
-            let goes_on = after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-            (!goes_on).then_some(after)
-        };
-        if let Some(after) = ends(IMPORT).filter(|_| is_code) {
-            out.push_str("import input.");
-            out.push_str(MEMBER);
-            if !after.trim_start_matches([' ', '\t']).starts_with("as ") {
-                out.push_str(" as inventory");
-            }
-            rest = after;
-            continue;
-        }
-        if let Some(after) = ends(DATA).filter(|_| is_code) {
-            out.push_str("input.");
-            out.push_str(MEMBER);
-            rest = after;
-            continue;
-        }
-        let mut length = character.len_utf8();
-        match (quote, character) {
-            (Some('"'), '\\') => {
-                length += rest[length..].chars().next().map_or(0, char::len_utf8);
-            }
-            (Some('#'), '\n') => quote = None,
-            (Some(end), _) if end == character && end != '#' => quote = None,
-            (None, '"' | '`' | '#') => quote = Some(character),
-            _ => {}
-        }
-        out.push_str(&rest[..length]);
-        rest = &rest[length..];
-    }
-    out
-}
-
 /// Reads the objects that a review needs.
 ///
 /// # Panics
-/// If a lookup has no answer. That is a fault of the call, so its failure policy decides.
-pub(crate) fn read(live: &[Live], review: &Review) -> Rego {
+/// If a lookup has no answer, or the host's JSON is none. That is a fault of the call, so its failure policy decides.
+pub(crate) fn read(live: &[Live], review: &Review, subjects: &Subjects) -> Rego {
     let mut inventory = empty();
     for source in live {
         match &source.only {
@@ -151,12 +111,15 @@ pub(crate) fn read(live: &[Live], review: &Review) -> Rego {
                     add_all(&mut inventory, source, objects);
                 }
             }
-            Some(Only::SameKey { index, at }) => {
-                for key in keys(review, at) {
-                    let objects = cluster::find(&source.lookup, index, key);
-                    add_all(&mut inventory, source, objects);
+            Some(Only::SameKey { index, at }) => match keys(&subjects.object(review), at) {
+                Some(keys) => {
+                    for key in keys {
+                        let objects = cluster::find(&source.lookup, index, key);
+                        add_all(&mut inventory, source, objects);
+                    }
                 }
-            }
+                None => add_all(&mut inventory, source, cluster::list(&source.lookup, None)),
+            },
         }
     }
     inventory
@@ -171,19 +134,17 @@ pub(crate) fn empty() -> Rego {
     inventory
 }
 
-/// The keys of the reviewed object, as an index has them.
-fn keys(review: &Review, at: &str) -> BTreeSet<String> {
-    let mut keys = BTreeSet::new();
-    for node in review.object().select(at) {
-        if let Ok(Some(value)) = review.object().read::<Json>(&node.pointer) {
-            match value {
-                Json::String(text) => drop(keys.insert(text)),
-                Json::Number(_) | Json::Bool(_) => drop(keys.insert(value.to_string())),
-                Json::Null | Json::Array(_) | Json::Object(_) => {}
-            }
-        }
-    }
-    keys
+/// Returns the keys of the reviewed object, as an index has them. None if a value is in no index: another object can have
+/// the same list, object or null, or write the same number in another way.
+fn keys(object: &Document, at: &str) -> Option<BTreeSet<String>> {
+    let nodes = object.select(at).into_iter();
+    let key = |node: Node| match node.value {
+        Value::Text(text) => Some(text),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Boolean(boolean) => Some(boolean.to_string()),
+        Value::Number(_) | Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    nodes.map(key).collect()
 }
 
 fn add_all(inventory: &mut Rego, source: &Live, objects: Objects) {
@@ -194,8 +155,8 @@ fn add_all(inventory: &mut Rego, source: &Live, objects: Objects) {
 
 /// Adds an object at its place, with the names that a lookup does not keep as fields.
 fn add(inventory: &mut Rego, source: &Live, object: &Object) {
-    let text = object.json("").unwrap_or_default();
-    let mut value = Rego::from_json_str(&text).unwrap_or_else(|_| Rego::new_object());
+    let text = object.json("").expect("an object has fields");
+    let mut value = Rego::from_json_str(&text).expect("the host gives valid JSON");
     put(&mut value, "apiVersion", &source.api_version);
     put(&mut value, "kind", &source.kind);
     let mut place = match object.namespace() {

@@ -19,6 +19,7 @@ mod sprintf;
 mod subject;
 mod syntax;
 mod template;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -43,8 +44,6 @@ pub struct Gatekeeper {
     namespaces: Namespaces,
     /// What constraints and Rego read of a review.
     needs: Needs,
-    /// Whether the Rego reads the Namespace of the object.
-    reads_namespace: bool,
     /// The objects of the cluster in `data.inventory`.
     live: Vec<Live>,
 }
@@ -95,16 +94,14 @@ impl Policy for Gatekeeper {
             return Err(errors);
         };
         let live = settings.inventory_from;
-        inventory::check(
-            &live,
-            !settings.inventory.is_empty(),
-            template.mentions(["data.inventory"; 2]),
-            &mut errors,
-        );
         // The import of `grants` lets the host load the plugin without lookups, for templates that read no other objects.
         std::hint::black_box(access::is_granted());
         let objects = live.is_empty().then_some(objects);
         let program = Program::compile(&template, objects, &mut errors);
+        let reads = program
+            .as_ref()
+            .is_none_or(|program| program.reads_inventory);
+        inventory::check(&live, !settings.inventory.is_empty(), reads, &mut errors);
         let kind = Kind {
             name: &template.kind,
             schema: template.schema.as_ref(),
@@ -119,7 +116,6 @@ impl Policy for Gatekeeper {
         for problem in problems {
             errors.at(problem.pointer.as_str(), problem.message);
         }
-        let reads_namespace = template.mentions(subject::NAMESPACE_MEMBERS);
         match program {
             Some(program) => errors.or(Self {
                 needs: Needs::new(
@@ -129,7 +125,6 @@ impl Policy for Gatekeeper {
                 program,
                 constraints,
                 namespaces,
-                reads_namespace,
                 live,
             }),
             None => Err(errors),
@@ -145,11 +140,11 @@ impl Validate for Gatekeeper {
         if matching.is_empty() && verdict.is_empty() {
             return Ok(());
         }
-        let namespace = self.reads_namespace.then(|| self.namespace(review));
+        let namespace = self.needs.namespace.then(|| self.namespace(review));
         let input = self.needs.input(review, &subjects, namespace.flatten());
         let inventory = match self.live.is_empty() || matching.is_empty() {
             true => None,
-            false => Some(inventory::read(&self.live, review)),
+            false => Some(inventory::read(&self.live, review, &subjects)),
         };
         for Prepared {
             constraint,

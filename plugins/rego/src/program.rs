@@ -1,6 +1,5 @@
 //! The Rego of a template, parsed and prepared by regorus.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 
 use regorus::{Engine, Value};
@@ -10,7 +9,7 @@ use tollgate_sdk::{Pointer, SettingsErrors};
 use tollgate_shape::Shape;
 
 use crate::arithmetic;
-use crate::inventory;
+use crate::inventory::{self, Rewritten};
 use crate::numbers::to_number;
 use crate::reading;
 use crate::sprintf::sprintf;
@@ -24,6 +23,8 @@ pub(crate) struct Program {
     rule: String,
     /// What the modules read of `input.review`.
     pub(crate) shape: Shape,
+    /// Whether the modules read the inventory that an evaluation brings.
+    pub(crate) reads_inventory: bool,
 }
 
 /// The name of the template's own module in errors.
@@ -63,13 +64,19 @@ impl Program {
         }
 
         let is_live = inventory.is_none();
-        let mut package = None;
+        let mut reads_inventory = false;
+        let mut add = |source: &Source, name: &str| {
+            let text = prepared(source, is_live, &mut reads_inventory, errors)?;
+            engine.set_rego_v0(!source.is_v1);
+            let added = engine.add_policy(name.to_owned(), text);
+            added
+                .map_err(|error| errors.at(source.place.clone(), summary(&error.to_string())))
+                .ok()
+        };
         for (index, source) in template.libs.iter().enumerate() {
-            add(&mut engine, source, &format!("lib{index}"), is_live, errors);
+            add(source, &format!("lib{index}"));
         }
-        if let Some(name) = add(&mut engine, &template.module, MODULE, is_live, errors) {
-            package = Some(name);
-        }
+        let package = add(&template.module, MODULE);
         let data = match inventory {
             Some(inventory) => Value::from(serde_json::json!({ "inventory": inventory })),
             None => Value::new_object(),
@@ -87,6 +94,7 @@ impl Program {
             engine: RefCell::new(engine),
             rule,
             shape,
+            reads_inventory,
         };
         program.prepare(template, errors);
         (errors.iter().count() == before).then_some(program)
@@ -150,12 +158,11 @@ impl Program {
     }
 }
 
-/// Adds a module, and returns its package.
-fn add(
-    engine: &mut Engine,
+/// Rewrites a module for regorus. None if its text is refused.
+fn prepared(
     source: &Source,
-    name: &str,
     is_live: bool,
+    reads_inventory: &mut bool,
     errors: &mut SettingsErrors,
 ) -> Option<String> {
     if let Some(line) = syntax::too_deep(&source.text) {
@@ -167,19 +174,16 @@ fn add(
     for (line, problem) in syntax::unsupported(&source.text) {
         errors.at(source.place.clone(), format!("line {line}: {problem}"));
     }
-    engine.set_rego_v0(!source.is_v1);
-    let text = match is_live {
-        true => Cow::Owned(inventory::adapted(&source.text)),
-        false => Cow::Borrowed(&*source.text),
-    };
-    let text = arithmetic::adapted(&syntax::adapted(&text), source.is_v1);
-    match engine.add_policy(name.to_owned(), text) {
-        Ok(package) => Some(package),
-        Err(error) => {
-            errors.at(source.place.clone(), summary(&error.to_string()));
-            None
+    let mut text = syntax::adapted(&source.text);
+    if is_live {
+        let rewritten = Rewritten::of(text, source.is_v1);
+        text = rewritten.text;
+        *reads_inventory |= rewritten.reads;
+        for problem in rewritten.problems {
+            errors.at(source.place.clone(), problem);
         }
     }
+    Some(arithmetic::adapted(&text, source.is_v1))
 }
 
 /// Whether an evaluation without an object failed only for want of one.

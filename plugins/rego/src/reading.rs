@@ -4,6 +4,8 @@
 //! parameter of a function, hold the places that are assigned to them anywhere. A value that goes elsewhere, such as into
 //! a comparison, a builtin, a list, or the head of a rule, is read as a whole. In doubt the analysis takes too much.
 
+mod functions;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::unstable::{
@@ -12,14 +14,10 @@ use regorus::unstable::{
 };
 use tollgate_shape::{Place, Places, Shape};
 
+use functions::{Called, Functions, Path, RuleNumber, path};
+
 /// The places that a value can come from.
 type Flow = BTreeSet<Place>;
-
-/// A rule, by its number among all rules.
-type RuleNumber = usize;
-
-/// The rules with their parameters, by the last part of the functions' names.
-type Functions<'m> = BTreeMap<String, Vec<(RuleNumber, &'m [Ref<Expr>])>>;
 
 /// A name that stands for any value each time, and is no variable.
 const ANONYMOUS: &str = "_";
@@ -30,10 +28,12 @@ struct Analysis<'m> {
     input: Place,
     /// The places of local variables.
     variables: BTreeMap<(RuleNumber, String), Flow>,
-    /// The functions of all modules, by the last part of their names.
+    /// The functions of all modules.
     functions: Functions<'m>,
-    /// The imported names of the current module.
-    imports: BTreeMap<String, Flow>,
+    /// The places of imported names. Modules of the same package share them.
+    imports: BTreeMap<(Path, String), Flow>,
+    /// The package of the current module.
+    package: Path,
     rule: RuleNumber,
     has_changed: bool,
 }
@@ -46,8 +46,9 @@ pub(crate) fn review(modules: &[Ref<Module>]) -> Shape {
         places,
         input,
         variables: BTreeMap::new(),
-        functions: functions(modules),
+        functions: Functions::of(modules),
         imports: BTreeMap::new(),
+        package: Path::new(),
         rule: 0,
         has_changed: true,
     };
@@ -63,26 +64,6 @@ pub(crate) fn review(modules: &[Ref<Module>]) -> Shape {
     input.member("review").cloned().unwrap_or_default()
 }
 
-/// Finds the functions, with their rules counted as [`Analysis::modules`] does.
-fn functions(modules: &[Ref<Module>]) -> Functions<'_> {
-    let mut functions = Functions::new();
-    let rules = modules.iter().flat_map(|module| &module.policy);
-    for (number, rule) in rules.enumerate() {
-        if let Rule::Spec {
-            head: RuleHead::Func { refr, args, .. },
-            ..
-        } = &**rule
-            && let Some(name) = last_name(refr)
-        {
-            functions
-                .entry(name)
-                .or_default()
-                .push((number, args.as_slice()));
-        }
-    }
-    functions
-}
-
 /// The text of a variable's name, a field or a literal string.
 fn text(expression: &Expr) -> Option<String> {
     match expression {
@@ -93,35 +74,8 @@ fn text(expression: &Expr) -> Option<String> {
     }
 }
 
-/// The last part of the name of a function.
-fn last_name(name: &Expr) -> Option<String> {
-    match name {
-        Expr::RefDot { field, .. } => field.1.as_string().ok().map(ToString::to_string),
-        Expr::RefBrack { index, .. } => text(index),
-        other => text(other),
-    }
-}
-
-/// The name of a function with dots. None if a part is computed.
-fn full_name(name: &Expr) -> Option<String> {
-    match name {
-        Expr::RefDot { refr, field, .. } => {
-            let field = field.1.as_string().ok()?;
-            Some(format!("{}.{field}", full_name(refr)?))
-        }
-        Expr::Var { .. } => text(name),
-        _ => None,
-    }
-}
-
 fn is_literal(expression: &Expr) -> bool {
     matches!(expression, Expr::String { .. } | Expr::RawString { .. })
-}
-
-/// Whether a parameter has a name of its own. Arguments for the same name are compared.
-fn is_once(parameters: &[Ref<Expr>], parameter: &Expr) -> bool {
-    let name = text(parameter);
-    parameters.iter().filter(|one| text(one) == name).count() == 1
 }
 
 /// The names of a path that is written as literals: a string, or a list of strings.
@@ -139,16 +93,16 @@ impl<'m> Analysis<'m> {
     fn modules(&mut self, modules: &'m [Ref<Module>]) {
         self.rule = 0;
         for module in modules {
-            self.imports.clear();
+            self.package = path(&module.package.refr);
             for import in &module.imports {
-                let alias = match &import.r#as {
-                    Some(alias) => Some(alias.text().to_owned()),
-                    None => last_name(&import.refr),
-                };
                 let flow = self.flow(&import.refr);
-                if let Some(alias) = alias.filter(|_| !flow.is_empty()) {
+                if let Some(alias) = functions::alias(import).filter(|_| !flow.is_empty()) {
                     self.look(&flow);
-                    self.imports.insert(alias, flow);
+                    let key = (self.package.clone(), alias);
+                    let known = self.imports.entry(key).or_default();
+                    let before = known.len();
+                    known.extend(&flow);
+                    self.has_changed |= known.len() > before;
                 }
             }
             for rule in &module.policy {
@@ -200,11 +154,9 @@ impl<'m> Analysis<'m> {
             literal, with_mods, ..
         } in &query.stmts
         {
-            for WithModifier { refr, r#as, .. } in with_mods {
-                // Something else stands in for a part of the input, which nobody follows here.
-                if root(refr).is_some_and(|name| name == INPUT) {
-                    self.places.take(self.input);
-                }
+            for WithModifier { r#as, .. } in with_mods {
+                // Another document, or another function, gets what nobody follows here.
+                self.places.take(self.input);
                 self.whole(r#as);
             }
             self.literal(literal);
@@ -302,17 +254,12 @@ impl<'m> Analysis<'m> {
                 let Some(name) = text(expression) else {
                     return Flow::new();
                 };
-                if name == INPUT {
-                    return Flow::from([self.input]);
-                }
-                let imported = self.imports.get(&name).into_iter().flatten();
+                // A variable can have the name of the input or of an import.
+                let input = (name == INPUT).then_some(&self.input).into_iter();
+                let imported = self.imports.get(&(self.package.clone(), name.clone()));
                 let local = self.variables.get(&(self.rule, name));
-                return local
-                    .into_iter()
-                    .flatten()
-                    .chain(imported)
-                    .copied()
-                    .collect();
+                let known = local.into_iter().chain(imported).flatten();
+                return known.chain(input).copied().collect();
             }
             Expr::RefDot { refr, field, .. } => {
                 let flow = self.flow(refr);
@@ -390,70 +337,54 @@ impl<'m> Analysis<'m> {
         // The brackets of a name.
         self.flow(function);
         let flows: Vec<Flow> = arguments.iter().map(|one| self.flow(one)).collect();
-        let name = last_name(function).unwrap_or_default();
-        let known = self.functions.get(&name).cloned().unwrap_or_default();
-        for (rule, parameters) in &known {
-            for (index, flow) in flows.iter().enumerate() {
-                self.look(flow);
-                match parameters.get(index).map(|parameter| &**parameter) {
-                    Some(parameter @ Expr::Var { .. }) if is_once(parameters, parameter) => {
-                        let name = text(parameter).unwrap_or_default();
-                        self.hold(*rule, name, flow);
+        // A call with an undefined argument is undefined.
+        flows.iter().for_each(|flow| self.look(flow));
+        match self.functions.called(&self.package, function) {
+            Called::Rules(rules) => {
+                for (rule, parameters) in rules {
+                    for (index, flow) in flows.iter().enumerate() {
+                        match functions::name(parameters, index) {
+                            Some(name) => self.hold(rule, name, flow),
+                            None => self.take(flow),
+                        }
                     }
-                    _ => self.take(flow),
                 }
+                Flow::new()
+            }
+            Called::Builtin(name) => self.builtin(&name, arguments, &flows),
+            Called::Unknown => {
+                flows.iter().for_each(|flow| self.take(flow));
+                Flow::new()
             }
         }
-        self.builtin(
-            &full_name(function).unwrap_or_default(),
-            arguments,
-            flows,
-            known.is_empty(),
-        )
     }
 
     /// The builtins that do not look at all of their arguments.
-    fn builtin(
-        &mut self,
-        name: &str,
-        arguments: &'m [Ref<Expr>],
-        flows: Vec<Flow>,
-        is_builtin: bool,
-    ) -> Flow {
-        match (name, &*flows, arguments) {
+    fn builtin(&mut self, name: &str, arguments: &'m [Ref<Expr>], flows: &[Flow]) -> Flow {
+        match (name, flows, arguments) {
+            // Members have to be there to be counted.
             ("count", [collection], _) => {
                 for place in collection {
-                    self.places.look(*place);
                     let each = self.places.each(*place);
                     self.places.look(each);
                 }
             }
             (
                 "is_array" | "is_object" | "is_string" | "is_number" | "is_boolean" | "is_null",
-                [value],
+                [_],
                 _,
-            ) => {
-                self.look(value);
-            }
+            ) => {}
             ("object.get", [object, _, default], [_, key, _]) if literals(key).is_some() => {
                 let mut found = object.clone();
                 for name in literals(key).unwrap_or_default() {
-                    self.look(&found);
                     found = self.members(&found, &name);
+                    // Without the member, the default takes its place.
+                    self.look(&found);
                 }
                 return found.union(default).copied().collect();
             }
-            _ if is_builtin => flows.iter().for_each(|flow| self.take(flow)),
-            _ => {}
+            _ => flows.iter().for_each(|flow| self.take(flow)),
         }
         Flow::new()
-    }
-}
-
-/// The name that a reference begins with.
-fn root(reference: &Expr) -> Option<String> {
-    match reference {
-        Expr::RefDot { refr, .. } | Expr::RefBrack { refr, .. } => root(refr),
-        other => text(other),
     }
 }

@@ -6,7 +6,7 @@ use tollgate_sdk::{Document, Review, Value};
 use tollgate_shape::{Look, Reader, Shape};
 
 /// The members of `input.review` with the Namespace of the object. The second one is older.
-pub(crate) const NAMESPACE_MEMBERS: [&str; 2] = ["namespaceObject", "_unstable"];
+const NAMESPACE_MEMBERS: [&str; 2] = ["namespaceObject", "_unstable"];
 const OBJECT: &str = "object";
 const OLD_OBJECT: &str = "oldObject";
 const OPTIONS: &str = "options";
@@ -25,6 +25,8 @@ pub(crate) struct Needs {
     facts: bool,
     /// Whether a constraint selects by the labels of the object.
     labels: bool,
+    /// Whether the Rego reads the Namespace of the object.
+    pub(crate) namespace: bool,
     request: Shape,
     object: Option<Shape>,
     old_object: Option<Shape>,
@@ -56,6 +58,9 @@ impl Needs {
         Self {
             facts: constraints.clone().any(|one| one.matching.needs_facts()),
             labels: constraints.clone().any(|one| one.matching.needs_labels()),
+            namespace: NAMESPACE_MEMBERS
+                .iter()
+                .any(|name| of(name).is_some_and(|shape| !shape.is_unused())),
             object: of(OBJECT),
             old_object: of(OLD_OBJECT),
             options: of(OPTIONS),
@@ -116,11 +121,7 @@ impl Needs {
         let read = |document: Document, shape: &Option<Shape>| Part(document).read(shape.as_ref()?);
         let request = Part(review.request_document()).read(&self.request);
         let mut request = request.unwrap_or_else(Rego::new_object);
-        // Gatekeeper shows the object that is deleted as `object`, too.
-        let object = match &subjects.0 {
-            [None, Some(_)] => review.old_object(),
-            _ => review.object(),
-        };
+        let object = subjects.object(review);
         let members = request.as_object_mut().expect("a request is a JSON object");
         for (key, value) in [
             (OBJECT, read(object, &self.object)),
@@ -144,6 +145,14 @@ impl Needs {
 // === impl Subjects ===
 
 impl Subjects {
+    /// Returns the object that the Rego reads as `object`. As in Gatekeeper, that is the object that is deleted, too.
+    pub(crate) fn object(&self, review: &Review) -> Document {
+        match &self.0 {
+            [None, Some(_)] => review.old_object(),
+            _ => review.object(),
+        }
+    }
+
     /// The objects that exist.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Subject> {
         self.0.iter().flatten()

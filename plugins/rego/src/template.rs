@@ -77,14 +77,6 @@ impl Template {
     }
 }
 
-impl Template {
-    /// Whether a text of the template has one of the words.
-    pub(crate) fn mentions(&self, words: [&str; 2]) -> bool {
-        let mut sources = [&self.module].into_iter().chain(&self.libs);
-        sources.any(|source| words.iter().any(|word| source.text.contains(word)))
-    }
-}
-
 /// Finds the Rego of a target. Gatekeeper prefers `code` to the older `rego`.
 fn sources(target: &Json, place: &Pointer) -> Option<(Source, Vec<Source>)> {
     let code = target.get("code").and_then(Json::as_array);

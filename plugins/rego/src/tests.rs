@@ -10,3 +10,4 @@ mod reading;
 mod sprintf;
 mod suites;
 mod syntax;
+mod whole;

@@ -269,6 +269,69 @@ fn composition_with_a_function_that_may_return_stays_as_it_is() {
 }
 
 #[test]
+fn composition_with_traps_that_do_or_give_more_stays_as_it_is() {
+    let memory = r#"(memory (export "memory") 0)"#;
+    let instance = "(core instance $i (instantiate $m))";
+    for (before, after) in [
+        // Modules that do something when they are instantiated.
+        (
+            memory,
+            r#"(memory (export "memory") 0) (func $begin (loop br 0)) (start $begin)"#,
+        ),
+        (
+            memory,
+            r#"(memory (export "memory") 1) (data (i32.const 0) "a")"#,
+        ),
+        (
+            memory,
+            r#"(memory (export "memory") 0) (table 1 funcref) (func $f) (elem (i32.const 0) func $f)"#,
+        ),
+        // Modules and components that another part can instantiate.
+        (
+            instance,
+            r#"(core instance $i (instantiate $m)) (core module $c) (export "own:it/code" (core module $c))"#,
+        ),
+        (
+            instance,
+            r#"(core instance $i (instantiate $m)) (component $c) (export "own:it/code" (component $c))"#,
+        ),
+        (
+            instance,
+            r#"(core instance $i (instantiate $m))
+               (core module $c) (instance $c (export "c" (core module $c))) (export "own:it/code" (instance $c))"#,
+        ),
+        (
+            instance,
+            r#"(core instance $i (instantiate $m))
+               (component $o (core module $c) (export "c" (core module $c)))
+               (instance $o (instantiate $o)) (alias export $o "c" (core module $n))"#,
+        ),
+        // A module that a nested component passes on: it is not the one that its number says.
+        (
+            instance,
+            r#"(component $o (import "c" (core module $c)) (export "c" (core module $c)))
+               (instance $o (instantiate $o (with "c" (core module $m))))
+               (alias export $o "c" (core module $n))
+               (core instance $i (instantiate $m))"#,
+        ),
+        (
+            instance,
+            r#"(core instance $i (instantiate $m))
+               (component $o (alias outer 1 $m (core module $c)) (export "c" (core module $c)))
+               (instance $o (instantiate $o)) (export "own:it/code" (instance $o))"#,
+        ),
+    ] {
+        assert!(TRAPS.contains(before), "{before}");
+        let composed = composed(PART, &TRAPS.replace(before, after));
+        Validator::new().validate_all(&composed).unwrap();
+        assert!(flattened(&composed).unwrap().is_none(), "{after}");
+    }
+    // Segments that nothing uses do nothing.
+    let passive = TRAPS.replace(memory, r#"(memory (export "memory") 0) (data "a")"#);
+    assert!(flattened(&composed(PART, &passive)).unwrap().is_some());
+}
+
+#[test]
 fn part_that_shows_a_type_of_the_traps_stays_as_it_is() {
     let shown = PART.replace(
         r#"(type $run (func (param "what" u32) (result u32)))"#,

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use wasmparser::{
-    BinaryReaderError, CanonicalFunction, CanonicalOption, ComponentAlias, Instance, Parser,
-    Payload,
+    BinaryReaderError, CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind,
+    ComponentInstance, ComponentOuterAliasKind, DataKind, ElementKind, Instance, Parser, Payload,
 };
 
 use crate::outline::{is_function, own_payloads};
@@ -26,7 +26,8 @@ struct Functions<'c> {
 /// Whether a component imports nothing, and each call of its functions traps.
 ///
 /// A component's functions are lifted from core functions. So it is enough that each of these traps at once, and so does
-/// the function that takes the arguments. What else the component does cannot be seen from outside.
+/// the function that takes the arguments. Its modules do nothing when they are instantiated, and neither they nor components
+/// are given away. What else the component does cannot be seen from outside.
 pub(super) fn only_traps(component: &[u8]) -> Result<bool, BinaryReaderError> {
     let mut functions = Functions::default();
     for payload in own_payloads(component) {
@@ -40,18 +41,75 @@ pub(super) fn only_traps(component: &[u8]) -> Result<bool, BinaryReaderError> {
 /// Whether a nested component only passes on what it gets.
 fn passes_on(component: &[u8]) -> Result<bool, BinaryReaderError> {
     for payload in Parser::new(0).parse_all(component) {
+        let payload = payload?;
         if let Payload::ModuleSection { .. }
         | Payload::ComponentCanonicalSection(_)
-        | Payload::ComponentStartSection { .. } = payload?
+        | Payload::ComponentStartSection { .. } = payload
         {
+            return Ok(false);
+        }
+        if gives_code(&payload)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Returns the exported functions of a module that trap at once.
-fn trapping(module: &[u8]) -> Result<HashSet<&str>, BinaryReaderError> {
+/// Whether a part of a component gives a module or a component to another one, or takes it from there. Its functions would
+/// not be known.
+fn gives_code(payload: &Payload<'_>) -> Result<bool, BinaryReaderError> {
+    let is_code = |kind: ComponentExternalKind| {
+        matches!(
+            kind,
+            ComponentExternalKind::Module | ComponentExternalKind::Component
+        )
+    };
+    match payload {
+        Payload::ComponentExportSection(section) => {
+            for export in section.clone() {
+                if is_code(export?.kind) {
+                    return Ok(true);
+                }
+            }
+        }
+        Payload::ComponentInstanceSection(section) => {
+            for instance in section.clone() {
+                let gives = match instance? {
+                    ComponentInstance::Instantiate { args, .. } => {
+                        args.iter().any(|argument| is_code(argument.kind))
+                    }
+                    ComponentInstance::FromExports(exports) => {
+                        exports.iter().any(|export| is_code(export.kind))
+                    }
+                };
+                if gives {
+                    return Ok(true);
+                }
+            }
+        }
+        Payload::ComponentAliasSection(section) => {
+            for alias in section.clone() {
+                let takes = match alias? {
+                    ComponentAlias::InstanceExport { kind, .. } => is_code(kind),
+                    ComponentAlias::Outer { kind, .. } => matches!(
+                        kind,
+                        ComponentOuterAliasKind::CoreModule | ComponentOuterAliasKind::Component
+                    ),
+                    ComponentAlias::CoreInstanceExport { .. } => false,
+                };
+                if takes {
+                    return Ok(true);
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(false)
+}
+
+/// Returns the exported functions of a module that trap at once. None if the module does something when it is instantiated:
+/// that can trap, or take time.
+fn trapping(module: &[u8]) -> Result<Option<HashSet<&str>>, BinaryReaderError> {
     let (mut imports, mut bodies, mut exports) = (0, HashMap::new(), Vec::new());
     let mut defined = 0_u32;
     for payload in Parser::new(0).parse_all(module) {
@@ -72,6 +130,21 @@ fn trapping(module: &[u8]) -> Result<HashSet<&str>, BinaryReaderError> {
                     }
                 }
             }
+            Payload::StartSection { .. } => return Ok(None),
+            Payload::DataSection(section) => {
+                for segment in section {
+                    if let DataKind::Active { .. } = segment?.kind {
+                        return Ok(None);
+                    }
+                }
+            }
+            Payload::ElementSection(section) => {
+                for segment in section {
+                    if let ElementKind::Active { .. } = segment?.kind {
+                        return Ok(None);
+                    }
+                }
+            }
             Payload::CodeSectionEntry(body) => {
                 bodies.insert(imports + defined, body.as_bytes() == UNREACHABLE);
                 defined += 1;
@@ -81,7 +154,7 @@ fn trapping(module: &[u8]) -> Result<HashSet<&str>, BinaryReaderError> {
     }
     let traps = exports.into_iter();
     let traps = traps.filter(|(_, index)| bodies.get(index) == Some(&true));
-    Ok(traps.map(|(name, _)| name).collect())
+    Ok(Some(traps.map(|(name, _)| name).collect()))
 }
 
 // === impl Functions ===
@@ -93,6 +166,9 @@ impl<'c> Functions<'c> {
         payload: Payload<'c>,
         component: &'c [u8],
     ) -> Result<bool, BinaryReaderError> {
+        if gives_code(&payload)? {
+            return Ok(false);
+        }
         match payload {
             Payload::ComponentImportSection(imports) if imports.count() > 0 => return Ok(false),
             Payload::ComponentStartSection { .. } => return Ok(false),
@@ -103,7 +179,10 @@ impl<'c> Functions<'c> {
                 unchecked_range, ..
             } => {
                 let module = component.get(unchecked_range).unwrap_or_default();
-                self.modules.push(trapping(module)?);
+                let Some(traps) = trapping(module)? else {
+                    return Ok(false);
+                };
+                self.modules.push(traps);
             }
             Payload::InstanceSection(section) => {
                 for instance in section {

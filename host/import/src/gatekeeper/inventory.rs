@@ -3,10 +3,14 @@
 //! Gatekeeper synchronises kinds for all templates. A plugin sees only the objects that its own lookups grant, so the kinds
 //! of a template have to be known. The template says them itself (`requires-sync-data`), or the Config and the SyncSets do.
 
+mod only;
+
 use serde_json::{Value, json};
 use tollgate_config::kubernetes::{Kinds, resource_of};
 
+use super::rego::Rego;
 use crate::{Document, Effect, Note};
+use only::{DATA, Only, is_object, name_of, only, places};
 
 /// What a template needs to read objects of the cluster.
 #[derive(Default)]
@@ -25,21 +29,21 @@ pub(super) struct Synced {
     kind: String,
 }
 
-/// Which of the objects the Rego can be about.
-#[derive(Debug, PartialEq, Eq)]
-enum Only {
-    Everything,
-    SameNamespace,
-    /// The places of the keys in the other objects and in the reviewed object.
-    SameKey(String, String),
-}
-
 const REQUIRES: &str = "/metadata/annotations/metadata.gatekeeper.sh~1requires-sync-data";
-const DATA: &str = "data.inventory";
-const OBJECT: &str = "input.review.object";
 /// Members of objects that policies read, beside names. `metadata` as a whole would have the managed fields.
-const METADATA: [&str; 4] = ["labels", "annotations", "ownerReferences", "finalizers"];
-const MEMBERS: [&str; 14] = [
+const METADATA: [&str; 10] = [
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "uid",
+    "generateName",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "generation",
+    "resourceVersion",
+];
+const MEMBERS: [&str; 19] = [
     "spec",
     "status",
     "data",
@@ -54,6 +58,11 @@ const MEMBERS: [&str; 14] = [
     "type",
     "secrets",
     "imagePullSecrets",
+    "binaryData",
+    "immutable",
+    "subsets",
+    "endpoints",
+    "aggregationRule",
 ];
 /// Most lookups of an entry.
 const MOST: usize = tollgate_config::lookup::MOST_LOOKUPS;
@@ -80,14 +89,16 @@ pub(super) fn of(
     notes: &mut Vec<Note>,
 ) -> Inventory {
     let mut inventory = Inventory::default();
-    if !rego.contains(DATA) {
+    let rego = &Rego::new(rego);
+    if places(rego).is_empty() {
         return inventory;
     }
+    let text = rego.after(0);
     let mut kinds = required(template);
     if kinds.is_empty() {
         let is_named = |synced: &&Synced| {
             let quoted = format!("\"{}\"", synced.kind);
-            rego.contains(&quoted) || rego.contains(&format!(".{}", synced.kind))
+            text.contains(&quoted) || text.contains(&format!(".{}", synced.kind))
         };
         kinds = all.iter().filter(is_named).cloned().collect();
         if kinds.is_empty() {
@@ -205,120 +216,47 @@ fn required(template: &Document) -> Vec<Synced> {
 }
 
 /// Returns the fields that the Rego may read.
-fn fields(rego: &str) -> Vec<String> {
+fn fields(rego: &Rego) -> Vec<String> {
+    let text = rego.after(0);
     let mentions =
-        |name: &str| rego.contains(&format!(".{name}")) || rego.contains(&format!("\"{name}\""));
+        |name: &str| text.contains(&format!(".{name}")) || text.contains(&format!("\"{name}\""));
     let metadata = METADATA.iter().filter(|name| mentions(name));
     let metadata = metadata.map(|name| format!("/metadata/{name}"));
     let members = MEMBERS.iter().filter(|name| mentions(name));
-    metadata
+    let mut fields: Vec<String> = metadata
         .chain(members.map(|name| format!("/{name}")))
-        .collect()
-}
-
-/// Finds out which of the objects the Rego can be about. In doubt, all.
-fn only(rego: &str) -> Only {
-    let lines: Vec<&str> = rego.lines().map(str::trim).collect();
-    let lines: Vec<&str> = lines
-        .into_iter()
-        .filter(|line| !line.starts_with('#'))
         .collect();
-    let places: Vec<&str> = lines
-        .iter()
-        .flat_map(|line| {
-            line.match_indices(DATA)
-                .map(|(at, _)| &line[at + DATA.len()..])
-        })
-        .collect();
-    if let ([_], Some((theirs, own))) = (places.as_slice(), same_key(&lines)) {
-        return Only::SameKey(theirs, own);
-    }
-    let is_own = |place: &&str| {
-        let index = place.strip_prefix(".namespace[").and_then(up_to_bracket);
-        index.is_some_and(|index| is_namespace_of_object(index, &lines))
-    };
-    match places.iter().all(is_own) {
-        true => Only::SameNamespace,
-        false => Only::Everything,
-    }
-}
-
-fn up_to_bracket(text: &str) -> Option<&str> {
-    text.split_once(']').map(|(index, _)| index.trim())
-}
-
-/// The only value that the lines assign to a variable.
-fn assigned<'l>(variable: &str, lines: &[&'l str]) -> Option<&'l str> {
-    let values = lines.iter().filter_map(|line| {
-        let (left, right) = line.split_once(":=")?;
-        (left.trim() == variable).then_some(right.trim())
-    });
-    let mut values: Vec<&str> = values.collect();
-    values.dedup();
-    match values.as_slice() {
-        [value] => Some(value),
-        _ => None,
-    }
-}
-
-fn is_namespace_of_object(index: &str, lines: &[&str]) -> bool {
-    let is_it = |text: &str| {
-        let of_variable = text.strip_suffix(".metadata.namespace");
-        matches!(
-            text,
-            "input.review.namespace" | "input.review.object.metadata.namespace"
-        ) || of_variable.is_some_and(|variable| assigned(variable, lines) == Some(OBJECT))
-    };
-    is_it(index) || assigned(index, lines).is_some_and(is_it)
-}
-
-/// Finds `other := data.inventory…` and `other.PATH == key` with `key := input.review.object.PATH`, as in a policy for
-/// uniqueness. Without an equal key, such a rule cannot hold.
-fn same_key(lines: &[&str]) -> Option<(String, String)> {
-    let other = lines.iter().find_map(|line| {
-        let (left, right) = line.split_once(":=")?;
-        let is_inventory = right.trim().starts_with(DATA);
-        is_inventory.then_some(left.trim())
-    })?;
-    lines.iter().find_map(|line| {
-        let (left, right) = line.split_once("==")?;
-        let (left, right) = (left.trim(), right.trim());
-        let path = |text: &str| {
-            text.strip_prefix(other)?
-                .strip_prefix('.')
-                .and_then(pointer)
-        };
-        let (theirs, key) = match (path(left), path(right)) {
-            (Some(theirs), None) => (theirs, right),
-            (None, Some(theirs)) => (theirs, left),
-            _ => return None,
-        };
-        let own = assigned(key, lines).unwrap_or(key);
-        let own = own
-            .strip_prefix(OBJECT)?
-            .strip_prefix('.')
-            .and_then(pointer)?;
-        Some((theirs, own))
-    })
-}
-
-/// Translates a path such as `spec.rules[_].host`. None for anything else.
-fn pointer(path: &str) -> Option<String> {
-    let mut pointer = String::new();
-    for part in path.split('.') {
-        let (name, elements) = match part.strip_suffix("[_]") {
-            Some(name) => (name, "/*"),
-            None => (part, ""),
-        };
-        let is_name = |c: char| c.is_alphanumeric() || c == '_';
-        if name.is_empty() || !name.chars().all(is_name) {
-            return None;
+    for field in fields_of_variables(rego) {
+        if !fields.contains(&field) {
+            fields.push(field);
         }
-        pointer.push('/');
-        pointer.push_str(name);
-        pointer.push_str(elements);
     }
-    Some(pointer)
+    fields
+}
+
+/// Returns the fields that the Rego reads of a variable with an object of the inventory.
+fn fields_of_variables(rego: &Rego) -> Vec<String> {
+    let mut fields = Vec::new();
+    for body in rego.bodies() {
+        let statements = body.statements.iter();
+        let others = statements.filter_map(|one| one.split_once(":="));
+        for (other, _) in others.filter(|(_, value)| is_object(value.trim())) {
+            let other = other.trim();
+            for at in rego.words(other).filter(|at| body.range.contains(at)) {
+                let mut names = rego.after(at + other.len()).split('.').skip(1).map(name_of);
+                let field = match (names.next(), names.next()) {
+                    (None | Some("" | "apiVersion" | "kind"), _)
+                    | (Some("metadata"), None | Some("" | "name" | "namespace")) => continue,
+                    (Some("metadata"), Some(name)) => format!("/metadata/{name}"),
+                    (Some(name), _) => format!("/{name}"),
+                };
+                if rego.after(at + other.len()).starts_with('.') {
+                    fields.push(field);
+                }
+            }
+        }
+    }
+    fields
 }
 
 /// The name of a lookup, unlike those of the others.
@@ -334,40 +272,21 @@ fn name(plural: &str, group: &str, others: &[Value]) -> String {
 mod tests {
     use super::*;
 
-    const UNIQUE: &str = r#"
-violation[{"msg": msg}] {
-  host := input.review.object.spec.rules[_].host
-  other := data.inventory.namespace[_][version]["Ingress"][name]
-  other.spec.rules[_].host == host
-  not identical(other, input.review)
-}"#;
-    const BUDGET: &str = r#"
-violation[{"msg": msg}] {
-  pdb := input.review.object
-}
-violation[{"msg": msg}] {
-  obj := input.review.object
-  pdb := data.inventory.namespace[obj.metadata.namespace]["policy/v1"].PodDisruptionBudget[_]
-}"#;
-    const SELECTOR: &str = r#"
-violation[{"msg": msg}] {
-  own := flatten(input.review.object)
-  other := data.inventory.namespace[namespace][_]["Service"][name]
-  own == flatten(other)
-}"#;
-
     #[test]
-    fn narrows_only_what_the_rego_cannot_be_about() {
-        let hosts = "/spec/rules/*/host".to_owned();
-        assert_eq!(only(UNIQUE), Only::SameKey(hosts.clone(), hosts));
-        assert_eq!(only(BUDGET), Only::SameNamespace);
-        assert_eq!(only(SELECTOR), Only::Everything);
-        // A second reading of the inventory may need other objects.
-        let twice = format!("{UNIQUE}\nother_rule {{ data.inventory.cluster[_] }}");
-        assert_eq!(only(&twice), Only::Everything);
-        let negated = UNIQUE.replace("  other.spec", "  not other.spec");
-        assert_eq!(only(&negated), Only::Everything);
-        let assigned_twice = BUDGET.replace("  pdb := input", "  obj := data.x\n  pdb := input");
-        assert_eq!(only(&assigned_twice), Only::Everything);
+    fn keeps_fields_that_the_rego_reads_of_other_objects() {
+        let rego = r#"violation[{"msg": msg}] {
+  other := data.inventory.cluster["v1"].Node[_]
+  other.custom.x == other.metadata.selfLink
+  other.kind; other.metadata.name; another.unread; other["dynamic"]
+  x := other.metadata.creationTimestamp
+}"#;
+        assert_eq!(
+            fields(&Rego::new(rego)),
+            [
+                "/metadata/creationTimestamp",
+                "/custom",
+                "/metadata/selfLink"
+            ]
+        );
     }
 }

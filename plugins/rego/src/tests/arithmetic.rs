@@ -1,5 +1,7 @@
 //! Calculations with what is no number.
 
+use regorus::{Engine, Value};
+
 use crate::arithmetic::adapted;
 
 #[test]
@@ -47,8 +49,55 @@ fn operators_become_calls_on_the_same_lines() {
 }
 
 #[test]
+fn blanks_around_operators_change_nothing() {
+    for spaced in [
+        "a + b - c",
+        "a * b + c",
+        "a + b * c",
+        "x * 100 / y",
+        "n - 1 - 2",
+        "a - b - c - x - y",
+        "( a + b ) * ( c - n )",
+        "( ( a ) ) - ( b )",
+        "a - ( b - c ) % n",
+        "count( {a} | {b} & {c} - {x} )",
+        "count( {a} - {b} - {c} )",
+        "[ a , b + c - n ][ n - 9 + 1 ]",
+        "count( \"6\" ) + count( `7` ) - 1",
+        "to_number( \"6\" ) - a * 2",
+        "-1 - n",
+    ] {
+        let body = |expression: &str| {
+            format!(
+                "package p\nv[z] {{ a := 7; b := 5; c := 3; x := 2; y := 4; n := 9; z := {expression} }}"
+            )
+        };
+        let tight = spaced.replace(' ', "");
+        let plain = value(&body(spaced)).unwrap();
+        assert_eq!(plain.as_set().unwrap().len(), 1, "{spaced}: {plain}");
+        for text in [spaced, &tight] {
+            let ours = value(&adapted(&body(text), false));
+            assert_eq!(ours.as_ref(), Ok(&plain), "{text}");
+        }
+    }
+}
+
+/// The value of `v`, or the error.
+fn value(text: &str) -> Result<Value, String> {
+    let mut engine = Engine::new();
+    engine.set_rego_v0(true);
+    for (name, function) in crate::arithmetic::functions() {
+        let function = Box::new(move |values| Ok(function(values)));
+        engine.add_extension(name.to_owned(), 2, function).unwrap();
+    }
+    let added = engine.add_policy("p".to_owned(), text.to_owned());
+    added.map_err(|error| error.to_string())?;
+    let value = engine.eval_rule("data.p.v".to_owned());
+    value.map_err(|error| error.to_string())
+}
+
+#[test]
 fn calculation_with_a_text_is_undefined() {
-    use regorus::{Engine, Value};
     let rego = "package p\nimport future.keywords\n\
                 values := [x | y := [7, \"6\", null, 5][_]; x := y - 3]\n\
                 sets := {1, 2} - {2}\nnegated { not \"6\" % 2 > 1 }\nzero { 1 / 0 }\n\

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 use tollgate_sdk::testing::{TestReview, configure};
 
 use crate::Gatekeeper;
-use crate::inventory::adapted;
+use crate::inventory::Rewritten;
 
 /// Gatekeeper's policy in short: no two Ingresses have the same host.
 const UNIQUE: &str = r#"
@@ -163,14 +163,26 @@ fn settings_that_would_have_no_effect_are_refused() {
 }
 
 #[test]
-fn rewrites_code_and_no_text() {
+fn references_to_the_inventory_are_rewritten_on_their_lines() {
     for (text, expected) in [
         (
-            "x := data.inventory.cluster[_]",
-            "x := input.tollgate_inventory.cluster[_]",
+            "v { x := data.inventory.cluster[_] }",
+            "v { x := input.tollgate_inventory.cluster[_] }",
+        ),
+        (
+            "v { x := [y | y := data.inventory]; data[\"inventory\"].cluster[x] }",
+            "v { x := [y | y := input.tollgate_inventory]; input.tollgate_inventory.cluster[x] }",
+        ),
+        (
+            "v { not data[`inventory`].cluster }",
+            "v { not input.tollgate_inventory.cluster }",
         ),
         (
             "import data.inventory",
+            "import input.tollgate_inventory as inventory",
+        ),
+        (
+            "import data[\"inventory\"]",
             "import input.tollgate_inventory as inventory",
         ),
         (
@@ -178,17 +190,164 @@ fn rewrites_code_and_no_text() {
             "import input.tollgate_inventory as all",
         ),
         (
-            "msg := \"data.inventory \\\" data.inventory\"",
-            "msg := \"data.inventory \\\" data.inventory\"",
+            "import data.inventory.cluster as c",
+            "import input.tollgate_inventory.cluster as c",
         ),
         (
-            "# data.inventory\ndata.inventory[x]",
-            "# data.inventory\ninput.tollgate_inventory[x]",
+            "import data.inventory.cluster",
+            "import input.tollgate_inventory.cluster",
         ),
-        ("data.inventory_of_mine", "data.inventory_of_mine"),
-        ("my.data.inventory", "my.data.inventory"),
-        ("`data.inventory`", "`data.inventory`"),
+        (
+            "v { f with data.inventory as {} }",
+            "v { f with input.tollgate_inventory as {} }",
+        ),
+        (
+            "# data.inventory\nv { data.inventory[x] }",
+            "# data.inventory\nv { input.tollgate_inventory[x] }",
+        ),
     ] {
-        assert_eq!(adapted(text), expected);
+        let module = |text: &str| format!("package p\n{text}");
+        let rewritten = Rewritten::of(module(text), false);
+        assert_eq!(rewritten.text, module(expected));
+        assert!(rewritten.reads && rewritten.problems.is_empty(), "{text}");
+    }
+    for text in [
+        "v { msg := \"data.inventory \\\" data.inventory\" }",
+        "v { data.inventory_of_mine; my.data.inventory; `data.inventory` }",
+        "import data.lib.inventory\nv { inventory.cluster with input.review as 1 }",
+        "no rego",
+    ] {
+        let text = format!("package p\n{text}");
+        let rewritten = Rewritten::of(text.clone(), false);
+        assert_eq!(rewritten.text, text);
+        assert!(!rewritten.reads && rewritten.problems.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn what_would_not_see_the_inventory_is_refused() {
+    for (line, expected) in [
+        (
+            "x { y := \"inventory\"; data[y].cluster }",
+            "/template/spec/targets/0/rego: line 3, column 23: `data` with a computed name is not supported beside \
+             inventoryFrom: write data.inventory",
+        ),
+        (
+            "x { y := data; y.inventory }",
+            "line 3, column 10: `data` alone is not supported",
+        ),
+        (
+            "x { input.a with input as {} }",
+            "line 3, column 18: `with input as` would hide the inventory of inventoryFrom: replace a part of the input, such \
+             as `with input.review as`",
+        ),
+        ("import data as d", "line 3, column 8: `data` alone"),
+        (
+            "import input as i\nx { input.a with i as {} }",
+            "line 4, column 18: `with input as`",
+        ),
+    ] {
+        let rego = format!(
+            "package it\nimport data.inventory\n{line}\nviolation[{{\"msg\": \"no\"}}] {{ inventory.cluster }}"
+        );
+        let refused = configure::<Gatekeeper>(settings(&rego, &from(&Json::Null)));
+        let refused = refused
+            .err()
+            .unwrap_or_else(|| panic!("{line}"))
+            .to_string();
+        assert!(refused.contains(expected), "{refused}");
+        // Objects of the settings are in `data`, where all of these find them.
+        let mut fixed = settings(&rego, &json!([]));
+        fixed["inventory"] = json!([ingress("shop", "web", "a.example")]);
+        assert!(configure::<Gatekeeper>(fixed).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn inventory_in_brackets_and_imports_of_its_parts_are_read() {
+    let rego = r#"
+package it
+import data.inventory.namespace as all
+violation[{"msg": name}] { all.shop["networking.k8s.io/v1"].Ingress[name] }
+violation[{"msg": name}] { data["inventory"]["namespace"].bank["networking.k8s.io/v1"].Ingress[name] }
+"#;
+    let others = [
+        ingress("shop", "one", "a.example"),
+        ingress("bank", "two", "b.example"),
+    ];
+    let review = TestReview::create(ingress("shop", "new", "a.example"))
+        .settings(settings(rego, &from(&Json::Null)))
+        .lookup(lookup(), others.to_vec());
+    let outcome = review.validate::<Gatekeeper>();
+    let causes = &outcome.denial().causes;
+    let messages: Vec<&str> = causes.iter().map(|cause| &*cause.message).collect();
+    assert_eq!(messages, ["one", "two"]);
+}
+
+/// Another object with the same value, whatever it is.
+const SAME_VALUE: &str = r#"
+package same
+violation[{"msg": name}] {
+  key := input.review.object.spec.key
+  other := data.inventory.namespace[_]["networking.k8s.io/v1"].Ingress[name]
+  other.spec.key == key
+  name != input.review.object.metadata.name
+}
+"#;
+
+fn keyed(name: &str, key: &Json) -> Json {
+    let mut object = ingress("shop", name, "a.example");
+    object["spec"]["key"] = key.clone();
+    object
+}
+
+fn same_value() -> (Json, Json) {
+    let only = json!({ "sameKey": { "index": "key", "at": "/spec/key" } });
+    let lookup =
+        json!({ "name": "ingresses", "fields": ["/spec"], "indexes": { "key": "/spec/key" } });
+    (settings(SAME_VALUE, &from(&only)), lookup)
+}
+
+#[test]
+fn keys_of_every_type_find_the_objects_with_the_same_value() {
+    let (settings, lookup) = same_value();
+    for key in [
+        json!("text"),
+        json!(""),
+        json!(8080),
+        json!(-1),
+        json!(2.5),
+        json!(1e300),
+        json!(true),
+        json!(null),
+        json!({ "app": "web" }),
+        json!(["a", "b"]),
+        json!([]),
+    ] {
+        let others = [keyed("same", &key), keyed("other", &json!("another"))];
+        let review = TestReview::create(keyed("new", &key))
+            .settings(settings.clone())
+            .lookup(lookup.clone(), others.to_vec());
+        let outcome = review.validate::<Gatekeeper>();
+        assert!(!outcome.is_allowed(), "{key}");
+        assert_eq!(outcome.denial().message, "[all] same", "{key}");
+    }
+    // Without the key, the rule cannot hold.
+    let review = TestReview::create(ingress("shop", "new", "a.example"))
+        .settings(settings)
+        .lookup(lookup, vec![keyed("same", &json!("a"))]);
+    assert!(review.validate::<Gatekeeper>().is_allowed());
+}
+
+#[test]
+fn keys_of_a_deletion_are_those_of_the_object_that_goes() {
+    let (settings, lookup) = same_value();
+    for key in [json!("text"), json!({ "app": "web" })] {
+        let review = TestReview::delete(keyed("old", &key))
+            .settings(settings.clone())
+            .lookup(lookup.clone(), vec![keyed("same", &key)]);
+        let outcome = review.validate::<Gatekeeper>();
+        assert!(!outcome.is_allowed(), "{key}");
+        assert_eq!(outcome.denial().message, "[all] same");
     }
 }

@@ -5,9 +5,9 @@
 
 mod cases;
 mod explained;
-mod mutation;
+pub(super) mod mutation;
 mod opa;
-mod random;
+pub(super) mod random;
 
 use std::path::Path;
 

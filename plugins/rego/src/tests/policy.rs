@@ -244,6 +244,23 @@ violation[{"msg": "none"}] { input.review.namespaceObject == null }
 }
 
 #[test]
+fn namespace_is_read_however_the_rego_names_it() {
+    for body in [
+        "input.review._unstable.namespace.metadata.annotations.owner == \"b\"",
+        "k := \"namespaceObject\"; input.review[k].metadata.annotations.owner == \"b\"",
+        "r := input[\"review\"]; r[\"namespaceObject\"].metadata.annotations.owner == \"b\"",
+        "x := object.get(input.review, \"namespaceObject\", {}); x.metadata.annotations.owner == \"b\"",
+        "contains(json.marshal(input.review), \"owner\\\":\\\"b\")",
+    ] {
+        let rego = format!("package owner\nviolation[{{\"msg\": \"b\"}}] {{ {body} }}");
+        let review = create(settings(&rego, &[constraint("a", json!({}))]));
+        let review = review.namespace_object(shop("a"));
+        let outcome = review.validate::<Gatekeeper>();
+        assert!(!outcome.is_allowed(), "{body}");
+    }
+}
+
+#[test]
 fn same_instance_gives_the_same_answer_again() {
     let review = create(settings(OWNER, &[constraint("all", json!({}))]));
     let first = review.validate::<Gatekeeper>().denial().clone();

@@ -11,7 +11,8 @@ fn reads(rego: &str) -> Vec<String> {
         "package p\nimport data.lib.images\nimport input.review.object.metadata as meta\n{rego}"
     );
     engine.add_policy("p".to_owned(), text).unwrap();
-    reading::review(engine.get_modules()).patterns()
+    let patterns = format!("{:?}", reading::review(engine.get_modules()));
+    serde_json::from_str(&patterns).unwrap()
 }
 
 #[test]
@@ -129,6 +130,11 @@ fn values_that_go_elsewhere_are_read_as_a_whole() {
         "v { x := input; x == {} }",
         "v { f with input.review.object as {} }\nf { input.review.object.a }",
         "v { input.review == {} }",
+        // Any `with` can replace a function, and so change what a value is used for.
+        "v { f(input.review.object.spec) with f as g }\nf(x) { x.a }\ng(x) { x.b }",
+        // More places than the analysis follows.
+        "v { f(input.review.object) }\nf(x) { g(x.a) }\nf(x) { g(x.b) }\nf(x) { g(x.c) }\ng(x) { f(x.d) }\ng(x) { f(x.e) }\n\
+         g(x) { f(x.f) }",
     ] {
         assert_eq!(reads(rego), [""], "{rego}");
     }

@@ -8,7 +8,7 @@ use super::random::Random;
 
 /// The values under each key in the objects of a suite.
 #[derive(Default)]
-pub(super) struct Pool(BTreeMap<String, Vec<Json>>);
+pub(in crate::tests) struct Pool(BTreeMap<String, Vec<Json>>);
 
 /// A step into a document.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ const TEXTS: [&str; 26] = [
 
 impl Pool {
     /// Adds the values of a document.
-    pub(super) fn add(&mut self, document: &Json) {
+    pub(in crate::tests) fn add(&mut self, document: &Json) {
         match document {
             Json::Object(members) => {
                 for (key, value) in members {
@@ -78,7 +78,7 @@ impl Pool {
 }
 
 /// Changes a document at one to six places.
-pub(super) fn mutate(document: &mut Json, pool: &Pool, random: &mut Random) {
+pub(in crate::tests) fn mutate(document: &mut Json, pool: &Pool, random: &mut Random) {
     let mut changes = 1;
     while changes < 6 && random.percent(45) {
         changes += 1;
