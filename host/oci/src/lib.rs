@@ -25,6 +25,7 @@ mod images;
 mod last_good;
 mod manifest;
 mod patience;
+mod private;
 mod referrers;
 mod session;
 mod signature;
