@@ -23,6 +23,7 @@ pub mod fuzzing;
 mod helper;
 mod images;
 mod last_good;
+mod link;
 mod manifest;
 mod patience;
 mod private;

@@ -1,6 +1,7 @@
 //! A registry on loopback that shows repositories to those who have their password.
 
 mod hostile;
+mod pages;
 mod rotation;
 
 use std::net::SocketAddr;
