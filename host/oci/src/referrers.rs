@@ -299,13 +299,11 @@ impl Names {
     /// Says how much of the list was looked at, if it was not all of it.
     pub(super) fn unread(&self) -> Option<String> {
         let why = match self.cut.as_ref()? {
-            Cut::Names => {
-                format!("there are more, and Tollgate looks at no more than {MAX_SIGNATURES}")
-            }
+            Cut::Names => "there are more, and Tollgate looks at no more of them".to_owned(),
             Cut::Pages => "the list has more pages, and Tollgate asks for no more".to_owned(),
             Cut::Bytes => format!("the list has more than {} MiB", MAX_LIST_BYTES >> 20),
             Cut::Time => format!(
-                "the list goes on, and the registry took {} s for these pages",
+                "the list goes on, and it took more than {} s so far",
                 LONGEST_LIST.as_secs()
             ),
             Cut::Elsewhere(origin) => format!(
@@ -453,6 +451,43 @@ mod tests {
         ] {
             assert_eq!(at_home(&page, link), Err(Cut::Unusable), "{link}");
         }
+    }
+
+    #[test]
+    fn asks_for_no_page_after_a_bound() {
+        type Change = fn(&mut Names);
+        let waiting = |names: &mut Names, index| names.waiting.add(format!("{index}"), false);
+        let mut full = Names::new();
+        (0..MAX_SIGNATURES).for_each(|index| waiting(&mut full, index));
+        full.pages = MAX_REQUESTS - MAX_SIGNATURES;
+        let page = Url::parse("https://registry.example.com/v2/").unwrap();
+        let bounds: [(Change, &str); 4] = [
+            (|names| names.pages = MAX_REQUESTS, "has more pages"),
+            (
+                |names| names.taken = MAX_SIGNATURES,
+                "looks at no more of them",
+            ),
+            (|names| names.bytes = MAX_LIST_BYTES, "more than 8 MiB"),
+            (
+                |names| names.begun = Instant::now().checked_sub(LONGEST_LIST).unwrap(),
+                "took more than 10 s so far",
+            ),
+        ];
+        for (change, words) in bounds {
+            let mut names = Names::new();
+            names.next = Some(page.clone());
+            names.pages = 1;
+            change(&mut names);
+            assert_eq!(names.next_page(), None, "{words}");
+            let unread = names.unread().unwrap();
+            assert!(unread.contains(words), "{unread}");
+        }
+        // Names that wait need a request each.
+        full.next = Some(page.clone());
+        assert_eq!(full.next_page(), None);
+        full.next = Some(page.clone());
+        full.pages -= 1;
+        assert_eq!(full.next_page(), Some(page));
     }
 
     #[test]
