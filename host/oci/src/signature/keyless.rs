@@ -31,7 +31,7 @@ pub(crate) struct Root {
 
 /// A verified identity.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Certified {
+pub(crate) struct Certified {
     /// The identity: an email address or a URI.
     pub(super) subject: String,
     /// The issuer of the identity.
@@ -113,7 +113,7 @@ impl Root {
 
     /// Verifies a bundle about the manifest with this digest. Returns the identity and the signed payload, or the reason
     /// why the bundle is not valid.
-    pub(super) fn verify(
+    pub(crate) fn verify(
         &self,
         bundle: &[u8],
         digest: &str,

@@ -22,8 +22,9 @@ pub(crate) struct Repository {
     pub(crate) online: KeyPair,
     pub(crate) offline: KeyPair,
     pub(crate) versions: Versions,
-    /// How long the metadata of each role is valid from now on.
+    /// How long the metadata of each role is valid from now on, where this is not `lasts`.
     pub(crate) valid: BTreeMap<&'static str, Duration>,
+    lasts: Duration,
     pub(crate) published: Published,
 }
 
@@ -45,6 +46,11 @@ const THRESHOLD: usize = 2;
 impl Repository {
     /// A repository with root 1 and this target.
     pub(crate) fn new(target: &str) -> Self {
+        Self::lasting(target, Duration::days(30))
+    }
+
+    /// A repository whose metadata is valid for this time.
+    pub(crate) fn lasting(target: &str, lasts: Duration) -> Self {
         let key = || KeyPair::generate().unwrap();
         let mut repository = Self {
             root_keys: vec![key(), key(), key()],
@@ -57,6 +63,7 @@ impl Repository {
                 targets: 1,
             },
             valid: BTreeMap::new(),
+            lasts,
             published: Published::new(),
         };
         repository.publish_root(&[]);
@@ -164,7 +171,7 @@ impl Repository {
         mut signed: Value,
         signers: &[&KeyPair],
     ) -> Vec<u8> {
-        let valid = self.valid.get(role).copied().unwrap_or(Duration::days(30));
+        let valid = self.valid.get(role).copied().unwrap_or(self.lasts);
         let expires = (OffsetDateTime::now_utc() + valid)
             .replace_nanosecond(0)
             .unwrap();

@@ -3,6 +3,7 @@
 mod credentials;
 mod interoperation;
 mod offline;
+mod recorded;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
