@@ -489,3 +489,20 @@ func TestImagesAreAnsweredFromTheList(t *testing.T) {
 		t.Error(result.Err)
 	}
 }
+
+// short is a host that answers one request less than it was asked.
+type short struct{}
+
+func (short) Verify(requests []images.Request) []images.Result {
+	return make([]images.Result, len(requests)-1)
+}
+
+func TestEveryImageHasAnAnswer(t *testing.T) {
+	defer images.Use(short{})()
+	defer func() {
+		if said := recover(); said != "the host has answered 1 of 2 requests about images" {
+			t.Errorf("%v", said)
+		}
+	}()
+	images.Verify(images.Request{Image: "a", Policy: "p"}, images.Request{Image: "b", Policy: "p"})
+}

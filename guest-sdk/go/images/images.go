@@ -13,7 +13,10 @@
 // call of Verify.
 package images
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The reasons why an image does not count as verified. Compare with errors.Is. A plugin that
 // enforces denies the request in each of these cases.
@@ -86,7 +89,12 @@ func Verify(requests ...Request) []Result {
 	if host == nil {
 		panic("nobody can be asked about images outside of Validate and Mutate")
 	}
-	return host.Verify(requests)
+	results := host.Verify(requests)
+	// A policy that goes over the results would take an image without one for verified.
+	if len(results) != len(requests) {
+		panic(fmt.Sprintf("the host has answered %d of %d requests about images", len(results), len(requests)))
+	}
+	return results
 }
 
 // A Host answers requests: Tollgate itself in a plugin, and a list in a test. Policies use Verify.

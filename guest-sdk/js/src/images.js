@@ -28,7 +28,11 @@ export class Failure extends Error {
 }
 
 export function verify(requests) {
-  return host().images.verify(list(requests, 'the list of requests', requestOf)).map(answer);
+  const asked = list(requests, 'the list of requests', requestOf);
+  const answers = host().images.verify(asked);
+  // A policy that goes over the answers would take an image without one for verified.
+  if (answers.length !== asked.length) throw new Error(`the host has answered ${answers.length} of ${asked.length} requests about images`);
+  return answers.map(answer);
 }
 
 function requestOf(request, what) {

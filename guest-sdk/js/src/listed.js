@@ -1,5 +1,7 @@
 /** The images of a test review: a list that the test gives, by the host's rules. */
 
+import { createHash } from 'node:crypto';
+
 /** The keys of an image in a suite. */
 const known = ['image', 'policy', 'result', 'digest', 'signers', 'reason'];
 
@@ -14,8 +16,8 @@ const results = {
   unavailable: 'the registry does not answer',
 };
 
-/** The digest of a tag whose entry has none. */
-const someDigest = `sha256:${'1'.repeat(64)}`;
+/** The results that are about a digest. */
+const refusals = ['unsigned', 'untrusted'];
 
 /** Checks the images of a test. */
 export function imagesOf(entries) {
@@ -25,8 +27,13 @@ export function imagesOf(entries) {
     const name = nameOf(entry.image);
     if (name === undefined) throw new Error(`the test's image ${entry.image} is no image`);
     if (!Object.hasOwn(results, entry.result)) throw new Error(`the test's image ${entry.image} has the result ${entry.result}, which is none`);
-    return { ...entry, name, digest: entry.digest ?? name.digest ?? someDigest };
+    return { ...entry, name, digest: entry.digest ?? name.digest ?? digestOf(name.full) };
   });
+}
+
+/** The digest of a tag whose entry has none: one for each tag. */
+function digestOf(tag) {
+  return `sha256:${createHash('sha256').update(tag).digest('hex')}`;
 }
 
 /** Returns the interface `images` for a list. Without a list, the capability is not granted. */
@@ -42,7 +49,7 @@ function answer(entries, { image, policy }) {
   const entry = entries.find((entry) => isAbout(entry, asked) && (entry.policy ?? policy) === policy);
   if (entry === undefined) return failure('not-found', `no entry of images is about ${asked.full}`);
   const { result, digest, signers = [], reason = results[result] } = entry;
-  if (results[result] !== undefined) return failure(result, result.startsWith('un') && result !== 'unavailable' ? { digest, reason } : reason);
+  if (results[result] !== undefined) return failure(result, refusals.includes(result) ? { digest, reason } : reason);
   return { tag: 'ok', val: { digest, pinned: asked.digest !== undefined, signers, lastKnownGood: result === 'last-known-good' } };
 }
 

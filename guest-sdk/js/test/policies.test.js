@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 
 import { allow, deny, merge, patch, pointer, SettingsErrors, settings as setting, unchanged, wholeObject } from '../src/index.js';
@@ -441,6 +442,25 @@ test('images are answered from the list', () => {
   assert.equal(asked(create(pod), 'nginx').kind, 'not granted');
   assert.throws(() => inCluster(review, () => verify([{ image: 5, policy: 'a' }])), /the image of the list of requests\[0\] is not a string/);
   assert.throws(() => create(pod).images([{ image: 'nginx', result: 'signed' }]), /the result signed, which is none/);
+});
+
+test('every image has an answer', () => {
+  const before = use({ images: { verify: (requests) => requests.slice(1) } });
+  const requests = ['a', 'b'].map((image) => ({ image, policy: 'release' }));
+  try {
+    assert.throws(() => verify(requests), /the host has answered 1 of 2 requests about images/);
+  } finally {
+    use(before);
+  }
+});
+
+test('a tag without a digest has one of its own', () => {
+  const review = create(pod).images(['nginx:1', 'nginx:2'].map((image) => ({ image, result: 'verified' })));
+  const digest = (image) => inCluster(review, () => verify([{ image, policy: 'release' }])[0]).digest;
+  // That of the text docker.io/library/nginx:1, as the host and the other SDKs have it.
+  assert.equal(digest('nginx:1'), `sha256:${createHash('sha256').update('docker.io/library/nginx:1').digest('hex')}`);
+  assert.notEqual(digest('nginx:1'), digest('nginx:2'));
+  assert.equal(digest(`nginx@${digest('nginx:2')}`), digest('nginx:2'));
 });
 
 test('a setting of any JSON is read as it is', () => {

@@ -7,7 +7,7 @@ import unittest
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
 
 from tollgate_sdk import (
@@ -482,6 +482,12 @@ class Images(unittest.TestCase):
             self.assertEqual(str(failure), said or str(failure))
             self.assertEqual(failure.digest is not None, kind is images.Unsigned)
         self.assertIs(type(asked(create(POD), "nginx")), images.NotGranted)
+
+    def test_every_image_has_an_answer(self) -> None:
+        host: Any = SimpleNamespace(verify_images=lambda requests: requests[1:])
+        self.addCleanup(_host.use, _host.use(host))
+        with self.assertRaisesRegex(RuntimeError, "the host has answered 1 of 2 requests about images"):
+            images.verify([images.Request("a", "release"), images.Request("b", "release")])
 
     def test_what_is_no_request_is_named(self) -> None:
         wrong: Any = "nginx"

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
@@ -17,6 +17,7 @@ use std::time::SystemTime;
 use sha2::{Digest as _, Sha256};
 
 use super::last_good;
+use super::private::write_private;
 
 /// A folder of pulled artifacts.
 #[derive(Debug)]
@@ -121,12 +122,7 @@ impl Cache {
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let folder = path.parent().unwrap_or(&self.folder);
         fs::create_dir_all(folder)?;
-        let mut file = tempfile::Builder::new()
-            .prefix(".new-")
-            .tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.persist(path)?;
-        Ok(())
+        write_private(path, bytes)
     }
 
     /// Logs a failed write. A plugin whose artifact cannot be kept still serves.

@@ -6,7 +6,7 @@ use tollgate_admission::chain;
 use tollgate_config::{Reference, SignaturePolicy, Signer, SignerProof, TextPattern};
 
 use super::manifest::{Manifest, is_digest};
-use super::referrers::bundles_in;
+use super::referrers::{bundles_in, next_page};
 use super::signature::{Form, Proof, PublicKey, Root, Trusted, signatures};
 use super::{address, tuf};
 
@@ -87,6 +87,12 @@ fn proof(key: &[u8], root: Option<Root>, layer: &[u8], form: &Form) -> Result<()
 #[must_use]
 pub fn referrers(list: &[u8]) -> Vec<String> {
     bundles_in(list)
+}
+
+/// Returns the URL of the next page of a list, which this URL has answered with this `Link` header.
+#[must_use]
+pub fn next_page_of(page: &str, header: &str) -> Option<String> {
+    next_page(page, header)
 }
 
 /// Verifies the kept files of a TUF repository from a pinned root, and returns the target.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -19,6 +19,8 @@ use sha2::{Digest as _, Sha256};
 use tollgate_config::{
     Capability, Limits, PluginConfig, PluginName, Reference, Registries, Source,
 };
+
+use super::private::{UNFINISHED, write_private};
 
 /// The records of one configuration.
 #[derive(Clone, Debug)]
@@ -74,8 +76,6 @@ const FOLDER: &str = "last-good";
 const VERSION: u32 = 1;
 /// Name of the configuration's file. No record of a plugin has such a name.
 const CONFIGURATION: &str = "configuration.last-good";
-/// Prefix of a file's name until the file is complete.
-const UNFINISHED: &str = ".new-";
 /// An unfinished file that is older than this is abandoned.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
 /// A record that has not been renewed for this long counts as unused.
@@ -242,14 +242,7 @@ impl LastGood {
                 _ => fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?,
             }
         }
-        // Temporary files can be read by their owner alone.
-        let mut file = tempfile::Builder::new()
-            .prefix(UNFINISHED)
-            .tempfile_in(&self.folder)?;
-        file.write_all(text)?;
-        file.as_file().sync_all()?;
-        file.persist(&path)?;
-        Ok(())
+        write_private(&path, text)
     }
 }
 

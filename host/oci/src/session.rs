@@ -41,10 +41,19 @@ pub(super) struct Session<'c> {
     config: &'c Registries,
     helpers: &'c Helpers,
     reference: &'c Reference,
-    /// What to use in place of the configured credentials.
-    login: Option<&'c Login>,
+    credentials: Credentials<'c>,
     authorization: Option<HeaderValue>,
     progress: Option<&'c dyn Progress>,
+}
+
+/// The credentials with which a session answers a challenge.
+#[derive(Clone, Copy)]
+enum Credentials<'c> {
+    /// Those of `registries.credentials`.
+    Configured,
+    /// A login of a Pod.
+    Login(&'c Login),
+    Nothing,
 }
 
 /// The kind of content in the body of a request.
@@ -189,7 +198,7 @@ impl<'c> Session<'c> {
             config,
             helpers,
             reference,
-            login: None,
+            credentials: Credentials::Configured,
             authorization: None,
             progress,
         }
@@ -197,7 +206,19 @@ impl<'c> Session<'c> {
 
     /// Uses a login in place of the configured credentials.
     pub(crate) fn with_login(self, login: Option<&'c Login>) -> Self {
-        Self { login, ..self }
+        let credentials = login.map_or(Credentials::Configured, Credentials::Login);
+        Self {
+            credentials,
+            ..self
+        }
+    }
+
+    /// Sends no credentials, whatever the server asks for.
+    pub(crate) fn without_credentials(self) -> Self {
+        Self {
+            credentials: Credentials::Nothing,
+            ..self
+        }
     }
 
     /// The digest of a manifest, from a header of the registry; `None` if the header is missing. The manifest itself is
@@ -332,6 +353,12 @@ impl<'c> Session<'c> {
         format!("{}/{kind}/{name}", self.reference.repository)
     }
 
+    /// The URL of a path below `/v2/` of the registry.
+    pub(super) fn url(&self, path: &str) -> Result<Url, RegistryError> {
+        let url = self.host.base.join(path);
+        url.map_err(|error| self.unreachable(ConnectionError::Url(error)))
+    }
+
     /// Sends a request. Adds credentials if the registry asks for them, and retries where that may help.
     pub(super) async fn ask(
         &mut self,
@@ -340,11 +367,7 @@ impl<'c> Session<'c> {
         headers: HeaderMap,
         body: Option<Bytes>,
     ) -> Result<Response, RegistryError> {
-        let url = self
-            .host
-            .base
-            .join(path)
-            .map_err(|error| self.unreachable(ConnectionError::Url(error)))?;
+        let url = self.url(path)?;
         let mut challenged = false;
         let mut attempt = 1;
         loop {
@@ -429,12 +452,12 @@ impl<'c> Session<'c> {
 
     /// Answers the registry's challenge: gets a token, or prepares the credentials.
     async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), RegistryError> {
-        let credential = match self.login {
-            Some(Login { username, password }) => Some(DockerCredential::UsernamePassword(
-                username.to_string(),
-                password.to_string(),
-            )),
-            None => {
+        let credential = match self.credentials {
+            Credentials::Nothing => None,
+            Credentials::Login(Login { username, password }) => Some(
+                DockerCredential::UsernamePassword(username.to_string(), password.to_string()),
+            ),
+            Credentials::Configured => {
                 let configured = self.config.credentials.as_deref();
                 credential(configured, self.reference, self.helpers).await?
             }
@@ -600,12 +623,17 @@ impl<'c> Session<'c> {
 
     fn status(&self, status: StatusCode, method: &Method, path: &str) -> RegistryError {
         let hint = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.login.is_some() => {
-                ": the credentials of the Pod's imagePullSecrets are wrong or not valid for this repository"
-            }
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                ": the credentials are missing, wrong or not valid for this repository (registries.credentials)"
-            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => match self.credentials {
+                Credentials::Configured => {
+                    ": the credentials are missing, wrong or not valid for this repository (registries.credentials)"
+                }
+                Credentials::Login(_) => {
+                    ": the credentials of the Pod's imagePullSecrets are wrong or not valid for this repository"
+                }
+                Credentials::Nothing => {
+                    ": it wants credentials, which Tollgate sends without TLS only to a host with registries.hosts[].plainHTTP"
+                }
+            },
             StatusCode::NOT_FOUND => {
                 ": there is no such repository, tag or digest, or the registry hides it without credentials"
             }

@@ -94,7 +94,7 @@ pub(super) fn signatures(manifest: &[u8]) -> Result<Vec<(Descriptor, Form)>, Reg
 }
 
 /// A text of a signature, escaped and cut to 160 characters.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars()
         .take(160)
         .flat_map(char::escape_default)

@@ -81,7 +81,8 @@ impl Registry {
             Trust::Nothing => {
                 let mut count = 0;
                 for place in signature::PLACES {
-                    for name in session.signature_names(place, &digest).await? {
+                    let mut names = session.signature_names(place, &digest).await?;
+                    while let Some(name) = session.next_name(&mut names).await? {
                         let found = session.signature(place, &name).await?;
                         let found = found.map(|(_, manifest)| signature::signatures(&manifest));
                         count += found.map_or(0, |found| found.map_or(0, |found| found.len()));
@@ -150,8 +151,9 @@ impl Registry {
         let mut kept = Vec::new();
         let digest = assessment.digest().to_owned();
         for place in signature::PLACES {
+            let mut names = session.signature_names(place, &digest).await?;
             // One after another: only one of them is in memory.
-            for name in session.signature_names(place, &digest).await? {
+            while let Some(name) = session.next_name(&mut names).await? {
                 let Some((of_manifest, manifest)) = session.signature(place, &name).await? else {
                     continue;
                 };
@@ -186,6 +188,9 @@ impl Registry {
                 if hold.is_some() && assessment.is_met() {
                     return Ok(kept);
                 }
+            }
+            if let Some(unread) = names.unread() {
+                assessment.leave_out(unread);
             }
         }
         Ok(kept)

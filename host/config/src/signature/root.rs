@@ -151,7 +151,8 @@ impl TufSource {
         rest.split('/').next().unwrap_or_default()
     }
 
-    /// Whether the URL has no TLS. The metadata is signed, so this hides nothing and forges nothing.
+    /// Whether the URL has no TLS. The metadata is signed, so nobody can forge it. Credentials would go over the network in
+    /// clear.
     #[must_use]
     pub fn is_plain_http(&self) -> bool {
         self.url.starts_with("http://")

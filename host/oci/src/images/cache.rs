@@ -20,7 +20,7 @@ const MOST_BYTES: usize = 4 << 20;
 /// How long a registry that has not answered is not asked again about the same.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The digest of a tag's name, or of a repository, a digest in it and a policy.
+/// The digest of a tag's name, or of a repository, a digest in it, a policy and a trusted root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key([u8; 32]);
 
@@ -44,8 +44,16 @@ pub(super) struct Subject {
     pub(super) repository: Arc<str>,
     /// Who may know the answers.
     pub(super) access: Access,
-    /// The digest of the policy.
+    pub(super) rules: Rules,
+}
+
+/// The rules that an image is verified by, as digests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// The policy, with its keys.
     pub(super) policy: [u8; 32],
+    /// The trusted root in use. An answer that was found with another one does not count. None if the policy needs none.
+    pub(super) root: Option<[u8; 32]>,
 }
 
 /// Everything that is known about images.
@@ -93,7 +101,7 @@ impl Key {
 // === impl Subject ===
 
 impl Subject {
-    pub(super) fn new(image: &Reference, policy: [u8; 32], access: Access) -> Self {
+    pub(super) fn new(image: &Reference, rules: Rules, access: Access) -> Self {
         let tag = image.digest.is_none().then(|| {
             let tag = image.tag.as_deref().unwrap_or_default();
             Key::of(&[
@@ -109,18 +117,19 @@ impl Subject {
             pinned: image.digest.as_deref().map(Arc::from),
             repository: Arc::from(format!("{}/{}", image.registry, image.repository)),
             access,
-            policy,
+            rules,
         }
     }
 
-    /// The key of a digest under the policy.
+    /// The key of a digest under the policy and the trusted root.
     pub(super) fn of_digest(&self, digest: &str) -> Key {
         Key::of(&[
             b"digest",
             self.access.bytes(),
             self.repository.as_bytes(),
             digest.as_bytes(),
-            &self.policy,
+            &self.rules.policy,
+            self.rules.root.as_ref().map_or(&[], |root| &root[..]),
         ])
     }
 }

@@ -13,9 +13,9 @@ use tollgate_admission::images::{
 use tollgate_config::{Images as Grant, Reference, Registries};
 
 use super::access::{Access, Salt};
-use super::cache::{Cache, Key, Lifetimes, Subject};
+use super::cache::{Cache, Key, Lifetimes, Rules, Subject};
 use super::looks::Looks;
-use super::{ImageObserver, Judged, Requests};
+use super::{ImageObserver, Judged, Requests, is_refused};
 use crate::signature::Readied;
 use crate::{Registry, RegistryError, TrustedRoots};
 
@@ -196,7 +196,7 @@ impl Images {
                 self.change(|cache, now| cache.refused(tag, failure, now));
                 "not-found"
             }
-            Err(error) => self.no_answer(tag, &error),
+            Err(error) => self.no_answer(tag, logins, &error),
         };
         self.0.observer.looked(result);
     }
@@ -223,16 +223,23 @@ impl Images {
                 self.change(|cache, now| cache.refused(key, failure, now));
                 name
             }
-            Err(error) => self.no_answer(key, &error),
+            Err(error) => self.no_answer(key, &order.logins, &error),
         };
         self.0.observer.looked(result);
     }
 
-    fn no_answer(&self, key: Key, error: &RegistryError) -> &'static str {
+    /// Remembers why there is no answer. A registry that refuses the logins of a Pod has answered: what they found before does
+    /// not count any more. A registry that refuses the host's own credentials counts as away.
+    fn no_answer(&self, key: Key, logins: &[Login], error: &RegistryError) -> &'static str {
         let reason = chain(error);
         tracing::warn!(reason, "no answer of the registry about an image");
-        self.change(|cache, now| cache.away(key, &reason, now));
-        "unavailable"
+        let failure = Failure::unavailable(&reason);
+        let result = failure.name();
+        self.change(|cache, now| match !logins.is_empty() && is_refused(error) {
+            true => cache.refused(key, failure, now),
+            false => cache.away(key, &reason, now),
+        });
+        result
     }
 }
 
@@ -272,8 +279,12 @@ impl BoundImages {
             Some(salt) => salt.access(&logins),
             None => return Err(Failure::unavailable(NO_SALT)),
         };
+        let rules = Rules {
+            policy: *digest,
+            root: policy.root_digest(self.images.0.registry.roots()),
+        };
         Ok(Order {
-            subject: Subject::new(&image, *digest, access),
+            subject: Subject::new(&image, rules, access),
             image: Arc::new(image),
             policy: policy.clone(),
             lifetimes: self.lifetimes,

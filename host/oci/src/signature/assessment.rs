@@ -21,6 +21,8 @@ pub(crate) struct Assessment<'t> {
     has_sbom: bool,
     predicate_types: BTreeSet<String>,
     found: Vec<Found>,
+    /// Says what was not looked at, although signatures may be there.
+    left_out: Option<String>,
 }
 
 /// A signature or attestation that was found.
@@ -53,6 +55,7 @@ impl<'t> Assessment<'t> {
             has_sbom: false,
             predicate_types: BTreeSet::new(),
             found: Vec::new(),
+            left_out: None,
         }
     }
 
@@ -81,6 +84,11 @@ impl<'t> Assessment<'t> {
             .insert(statement.predicate_type.clone());
     }
 
+    /// Notes that signatures may be where nobody has looked.
+    pub(crate) fn leave_out(&mut self, what: String) {
+        self.left_out = Some(what);
+    }
+
     pub(crate) fn digest(&self) -> &'t str {
         self.digest
     }
@@ -92,18 +100,27 @@ impl<'t> Assessment<'t> {
         names.collect()
     }
 
-    /// Whether nothing was found.
+    /// Whether there is nothing to be found.
     pub(crate) fn is_empty(&self) -> bool {
-        self.found.is_empty()
+        self.found.is_empty() && self.left_out.is_none()
     }
 
     /// Whether the policy is met.
     pub(crate) fn is_met(&self) -> bool {
-        self.missing().is_empty()
+        self.broken_rules().is_empty()
     }
 
-    /// Returns the rules of the policy that are not met, each with the expectation and the finding.
+    /// Returns the rules of the policy that are not met, each with the expectation and the finding. If there are any, says what
+    /// was not looked at.
     pub(crate) fn missing(&self) -> Vec<String> {
+        let mut missing = self.broken_rules();
+        if !missing.is_empty() {
+            missing.extend(self.left_out.clone());
+        }
+        missing
+    }
+
+    fn broken_rules(&self) -> Vec<String> {
         let rules = [
             self.lacks_signers(),
             self.lacks_provenance(),

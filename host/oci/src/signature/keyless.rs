@@ -6,6 +6,7 @@
 //! kept copy of a TUF repository.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use sigstore_verify::trust_root::TrustedRoot;
@@ -18,8 +19,9 @@ use crate::RegistryError;
 use crate::causes::RootProblem;
 
 /// A trusted root: the authorities and logs that prove identities and times.
+#[derive(Clone)]
 pub(crate) struct Root {
-    verifier: Verifier,
+    verifier: Arc<Verifier>,
     policy: VerificationPolicy,
     /// SHA-256 of its text.
     digest: [u8; 32],
@@ -29,7 +31,7 @@ pub(crate) struct Root {
 
 /// A verified identity.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Certified {
+pub(crate) struct Certified {
     /// The identity: an email address or a URI.
     pub(super) subject: String,
     /// The issuer of the identity.
@@ -97,7 +99,7 @@ impl Root {
             false => policy,
         };
         Ok(Self {
-            verifier: Verifier::new(&root).map_err(|error| shown(&error.to_string()))?,
+            verifier: Arc::new(Verifier::new(&root).map_err(|error| shown(&error.to_string()))?),
             policy,
             digest: Sha256::digest(text).into(),
             place: String::new(),
@@ -105,13 +107,13 @@ impl Root {
     }
 
     /// SHA-256 of the text that it was read from.
-    pub(super) fn digest(&self) -> &[u8; 32] {
+    pub(crate) fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
     /// Verifies a bundle about the manifest with this digest. Returns the identity and the signed payload, or the reason
     /// why the bundle is not valid.
-    pub(super) fn verify(
+    pub(crate) fn verify(
         &self,
         bundle: &[u8],
         digest: &str,

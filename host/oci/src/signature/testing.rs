@@ -3,7 +3,8 @@
 mod key;
 mod sigstore;
 
-pub(super) use key::{Signer, hex};
+pub(crate) use key::Signer;
+pub(super) use key::hex;
 pub(crate) use sigstore::{Identity, Sigstore};
 
 use base64::Engine as _;

@@ -148,7 +148,8 @@ impl Readied {
         &self.policy
     }
 
-    /// A digest of everything that decides whether an artifact meets the policy.
+    /// A digest of the policy and its keys. With [`root_digest`](Self::root_digest), it is of everything that decides whether
+    /// an artifact meets the policy.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.update(format!("{:?}", self.policy));
@@ -156,10 +157,15 @@ impl Readied {
             digest.update((keys.len() as u64).to_le_bytes());
             keys.iter().for_each(|key| digest.update(key.digest()));
         }
-        if let Some(root) = &self.root {
-            digest.update(root.digest());
-        }
         digest.finalize().into()
+    }
+
+    /// The digest of the trusted root that [`now_of`](Self::now_of) uses, without reading anything. None if no signer needs a
+    /// root.
+    pub(crate) fn root_digest(&self, roots: &TrustedRoots) -> Option<[u8; 32]> {
+        let in_use = self.policy.tuf_source();
+        let in_use = in_use.and_then(|source| roots.digest(source));
+        in_use.or_else(|| self.root.as_deref().map(|root| *root.digest()))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use sigstore_tuf::{Error, MetadataStore};
 use tollgate_config::TufSource;
+
+use super::verified::Versions;
+use crate::private::write_private;
 
 /// The texts of verified files, by the names that `sigstore-tuf` gives them.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -38,6 +41,55 @@ const MAX_BYTES: u64 = 64 << 20;
 // === impl Files ===
 
 impl Files {
+    /// Reads a set from its bytes. None if they are damaged.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let read = serde_json::from_slice(bytes);
+        if let Err(error) = &read {
+            tracing::warn!(%error, "ignoring a damaged copy of a TUF repository");
+        }
+        read.ok()
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // A map of texts can always be written.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The one with the newer versions. They need not be verified yet.
+    pub(super) fn newer(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) if one.versions() < other.versions() => Some(other),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The versions that the files name.
+    fn versions(&self) -> Versions {
+        #[derive(Deserialize)]
+        struct Metadata {
+            signed: Signed,
+        }
+        #[derive(Deserialize)]
+        struct Signed {
+            version: u64,
+        }
+        let version = |name: &str| {
+            let read = self.0.get(name).map(|text| serde_json::from_str(text));
+            read.and_then(Result::ok)
+                .map_or(0, |metadata: Metadata| metadata.signed.version)
+        };
+        let roots = self.0.keys().filter_map(|name| {
+            let number = name.strip_suffix(".root.json")?;
+            number.parse().ok()
+        });
+        Versions {
+            root: roots.max().unwrap_or(0),
+            timestamp: version("timestamp.json"),
+            snapshot: version("snapshot.json"),
+            targets: version("targets.json"),
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
@@ -90,34 +142,34 @@ impl Kept {
         }
     }
 
-    /// The last complete set; None if there is none that can be read.
-    pub(super) fn complete(&self) -> Option<Files> {
+    /// The bytes of the last complete set. None if there is none.
+    pub(super) fn complete(&self) -> Option<Vec<u8>> {
         read(&self.folder.join(COMPLETE))
     }
 
     /// Everything that was verified.
     pub(super) fn seen(&self) -> Option<Files> {
-        read(&self.folder.join(SEEN)).or_else(|| self.complete())
+        let seen = read(&self.folder.join(SEEN)).and_then(|bytes| Files::read(&bytes));
+        seen.or_else(|| Files::read(&self.complete()?))
     }
 
     pub(super) fn write_seen(&self, files: &Files) {
-        self.note(self.write_files(SEEN, files));
-    }
-
-    /// Keeps a complete set, and then the trusted root in it.
-    pub(super) fn write(&self, files: &Files, root: &str) {
-        let written = self.write_files(COMPLETE, files).and_then(|()| {
-            let is_same = fs::read(&self.in_effect).is_ok_and(|known| known == root.as_bytes());
-            match is_same {
-                true => Ok(()),
-                false => self.replace(&self.in_effect, root.as_bytes()),
-            }
-        });
+        let written = self.replace(&self.folder.join(SEEN), &files.to_bytes());
         self.note(written);
     }
 
-    fn write_files(&self, name: &str, files: &Files) -> io::Result<()> {
-        self.replace(&self.folder.join(name), &serde_json::to_vec(files)?)
+    /// Keeps a complete set, and then the trusted root in it. Returns whether the disk has taken both.
+    pub(super) fn write(&self, set: &[u8], root: &str) -> bool {
+        let is = |path: &Path, bytes: &[u8]| fs::read(path).is_ok_and(|known| known == bytes);
+        let complete = self.folder.join(COMPLETE);
+        let files = [(&complete, set), (&self.in_effect, root.as_bytes())];
+        let written = files.into_iter().try_for_each(|(path, bytes)| {
+            if is(path, bytes) {
+                return Ok(());
+            }
+            self.replace(path, bytes)
+        });
+        self.note(written)
     }
 
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -129,16 +181,12 @@ impl Kept {
                 _ => {}
             }
         }
-        let mut file = tempfile::Builder::new()
-            .prefix(".new-")
-            .tempfile_in(&self.folder)?;
-        file.write_all(bytes)?;
-        file.persist(path)?;
-        Ok(())
+        write_private(path, bytes)
     }
 
-    /// Logs a failed write. The trusted root is still used, from memory.
-    fn note(&self, written: io::Result<()>) {
+    /// Logs a failed write. The trusted root is still used, from memory. Returns whether it was written.
+    fn note(&self, written: io::Result<()>) -> bool {
+        let is_written = written.is_ok();
         // A command may run where the cache folder does not exist. A server has created it.
         if let Err(error) = written
             && error.kind() != io::ErrorKind::NotFound
@@ -148,16 +196,13 @@ impl Kept {
                 "failed to keep the trusted root (registries.cacheDirectory); a restart without its repository would lack it"
             );
         }
+        is_written
     }
 }
 
-fn read(path: &Path) -> Option<Files> {
+fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(path).ok()?;
     file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    let read = serde_json::from_slice(&bytes);
-    if read.is_err() {
-        tracing::warn!(file = %path.display(), "ignoring a damaged copy of a TUF repository");
-    }
-    read.ok()
+    Some(bytes)
 }

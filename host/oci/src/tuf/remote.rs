@@ -21,6 +21,8 @@ pub(super) struct Remote {
     reference: Reference,
     metadata: Url,
     targets: Url,
+    /// Whether the server may get the credentials of its host. Without TLS, everybody on the way would get them, too.
+    has_credentials: bool,
 }
 
 /// The folder of the targets below the URL of a repository.
@@ -42,6 +44,7 @@ impl Remote {
             source: SetupError::Url(error),
         };
         let metadata = Url::parse(&tuf.url).map_err(url)?;
+        let may_be_plain = known.is_some_and(|known| known.plain_http);
         Ok(Self {
             host: Arc::new(Host::new(host, Some(&settings))?),
             config: config.clone(),
@@ -54,6 +57,7 @@ impl Remote {
             },
             targets: metadata.join(TARGETS).map_err(url)?,
             metadata,
+            has_credentials: !tuf.is_plain_http() || may_be_plain,
         })
     }
 
@@ -71,7 +75,11 @@ impl Remote {
                 source: ConnectionError::Url(error),
             })?;
         let (config, helpers) = (&self.config, &self.helpers);
-        let mut session = Session::new(self.host.clone(), config, helpers, &self.reference, None);
+        let session = Session::new(self.host.clone(), config, helpers, &self.reference, None);
+        let mut session = match self.has_credentials {
+            true => session,
+            false => session.without_credentials(),
+        };
         let asked = session.ask(Method::GET, url.as_str(), HeaderMap::new(), None);
         let response = match asked.await {
             Ok(response) => response,

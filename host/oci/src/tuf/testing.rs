@@ -14,29 +14,30 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
 /// The files of a repository, by their paths below its URL.
-pub(super) type Published = BTreeMap<String, Vec<u8>>;
+pub(crate) type Published = BTreeMap<String, Vec<u8>>;
 
 /// A repository, and the keys of its roles.
-pub(super) struct Repository {
-    pub(super) root_keys: Vec<KeyPair>,
-    pub(super) online: KeyPair,
-    pub(super) offline: KeyPair,
-    pub(super) versions: Versions,
-    /// How long the metadata of each role is valid from now on.
-    pub(super) valid: BTreeMap<&'static str, Duration>,
-    pub(super) published: Published,
+pub(crate) struct Repository {
+    pub(crate) root_keys: Vec<KeyPair>,
+    pub(crate) online: KeyPair,
+    pub(crate) offline: KeyPair,
+    pub(crate) versions: Versions,
+    /// How long the metadata of each role is valid from now on, where this is not `lasts`.
+    pub(crate) valid: BTreeMap<&'static str, Duration>,
+    lasts: Duration,
+    pub(crate) published: Published,
 }
 
 /// The versions that are published next.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Versions {
-    pub(super) root: u64,
-    pub(super) timestamp: u64,
-    pub(super) snapshot: u64,
-    pub(super) targets: u64,
+pub(crate) struct Versions {
+    pub(crate) root: u64,
+    pub(crate) timestamp: u64,
+    pub(crate) snapshot: u64,
+    pub(crate) targets: u64,
 }
 
-pub(super) const TARGET: &str = "trusted_root.json";
+pub(crate) const TARGET: &str = "trusted_root.json";
 /// How many keys must have signed a root.
 const THRESHOLD: usize = 2;
 
@@ -44,7 +45,12 @@ const THRESHOLD: usize = 2;
 
 impl Repository {
     /// A repository with root 1 and this target.
-    pub(super) fn new(target: &str) -> Self {
+    pub(crate) fn new(target: &str) -> Self {
+        Self::lasting(target, Duration::days(30))
+    }
+
+    /// A repository whose metadata is valid for this time.
+    pub(crate) fn lasting(target: &str, lasts: Duration) -> Self {
         let key = || KeyPair::generate().unwrap();
         let mut repository = Self {
             root_keys: vec![key(), key(), key()],
@@ -57,6 +63,7 @@ impl Repository {
                 targets: 1,
             },
             valid: BTreeMap::new(),
+            lasts,
             published: Published::new(),
         };
         repository.publish_root(&[]);
@@ -65,12 +72,12 @@ impl Repository {
     }
 
     /// The root that an operator pins.
-    pub(super) fn pinned(&self) -> Vec<u8> {
+    pub(crate) fn pinned(&self) -> Vec<u8> {
         self.published["1.root.json"].clone()
     }
 
     /// Publishes the next root with new keys for every role, signed by the old and the new keys.
-    pub(super) fn rotate(&mut self) {
+    pub(crate) fn rotate(&mut self) {
         let key = || KeyPair::generate().unwrap();
         let old = std::mem::replace(&mut self.root_keys, vec![key(), key(), key()]);
         (self.online, self.offline) = (key(), key());
@@ -79,7 +86,7 @@ impl Repository {
     }
 
     /// Publishes the next root, signed by these keys, too.
-    pub(super) fn publish_root(&mut self, others: &[&KeyPair]) {
+    pub(crate) fn publish_root(&mut self, others: &[&KeyPair]) {
         let own = self.root_keys.iter().take(THRESHOLD);
         let signers: Vec<&KeyPair> = others.iter().copied().chain(own).collect();
         let root_keys: Vec<&KeyPair> = self.root_keys.iter().collect();
@@ -116,7 +123,7 @@ impl Repository {
     }
 
     /// Publishes a target, with the next versions of all roles below the root.
-    pub(super) fn publish(&mut self, target: &str) {
+    pub(crate) fn publish(&mut self, target: &str) {
         let hash = sha256(target.as_bytes());
         let path = format!("targets/{hash}.{TARGET}");
         self.published.insert(path, target.into());
@@ -131,7 +138,7 @@ impl Repository {
     }
 
     /// Publishes a snapshot of the targets, and a timestamp.
-    pub(super) fn publish_snapshot(&mut self) {
+    pub(crate) fn publish_snapshot(&mut self) {
         let Versions {
             snapshot: version,
             targets,
@@ -146,7 +153,7 @@ impl Repository {
     }
 
     /// Publishes the next timestamp, for this version of the snapshot.
-    pub(super) fn publish_timestamp(&mut self, snapshot: u64) {
+    pub(crate) fn publish_timestamp(&mut self, snapshot: u64) {
         let bytes = &self.published[&format!("{snapshot}.snapshot.json")];
         let pinned = json!({"version": snapshot, "length": bytes.len(), "hashes": {"sha256": sha256(bytes)}});
         let version = self.versions.timestamp;
@@ -164,7 +171,7 @@ impl Repository {
         mut signed: Value,
         signers: &[&KeyPair],
     ) -> Vec<u8> {
-        let valid = self.valid.get(role).copied().unwrap_or(Duration::days(30));
+        let valid = self.valid.get(role).copied().unwrap_or(self.lasts);
         let expires = (OffsetDateTime::now_utc() + valid)
             .replace_nanosecond(0)
             .unwrap();
@@ -197,19 +204,23 @@ fn hex(bytes: &[u8]) -> String {
 
 /// A server on loopback. It ends with the process.
 #[derive(Clone)]
-pub(super) struct Server {
-    pub(super) url: String,
+pub(crate) struct Server {
+    pub(crate) url: String,
     answers: Arc<Mutex<Answers>>,
-    pub(super) requests: Arc<AtomicU64>,
-    pub(super) sent_bytes: Arc<AtomicU64>,
+    pub(crate) requests: Arc<AtomicU64>,
+    pub(crate) sent_bytes: Arc<AtomicU64>,
+    /// The `Authorization` headers that it was sent.
+    pub(crate) credentials: Arc<Mutex<Vec<String>>>,
 }
 
 /// How the server answers.
-pub(super) enum Answers {
+pub(crate) enum Answers {
     /// With these files.
     Files(Published),
     /// With these files, and with a body of a gigabyte for those whose path ends so.
     Endless(Published, &'static str),
+    /// With these files, to those who have a password.
+    Private(Published),
     /// With a redirect to this URL.
     Redirect(&'static str),
     /// Not at all: it closes the connection.
@@ -219,13 +230,14 @@ pub(super) enum Answers {
 // === impl Server ===
 
 impl Server {
-    pub(super) fn start(published: &Published) -> Self {
+    pub(crate) fn start(published: &Published) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Self {
             url: format!("http://{}/tuf/", listener.local_addr().unwrap()),
             answers: Arc::new(Mutex::new(Answers::Files(published.clone()))),
             requests: Arc::default(),
             sent_bytes: Arc::default(),
+            credentials: Arc::default(),
         };
         let own = server.clone();
         std::thread::spawn(move || {
@@ -238,22 +250,26 @@ impl Server {
         server
     }
 
-    pub(super) fn set(&self, answers: Answers) {
+    pub(crate) fn set(&self, answers: Answers) {
         *self.answers.lock().unwrap() = answers;
     }
 
-    pub(super) fn publish(&self, published: &Published) {
+    pub(crate) fn publish(&self, published: &Published) {
         self.set(Answers::Files(published.clone()));
     }
 
     fn answer(&self, mut stream: &TcpStream) -> std::io::Result<()> {
         let mut lines = BufReader::new(stream).lines();
         let request = lines.next().unwrap_or_else(|| Ok(String::new()))?;
-        while lines
-            .next()
-            .transpose()?
-            .is_some_and(|line| !line.is_empty())
-        {}
+        let mut login = None;
+        while let Some(line) = lines.next().transpose()?.filter(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(": ").unwrap_or_default();
+            if name.eq_ignore_ascii_case("authorization") {
+                login = Some(value.to_owned());
+            }
+        }
+        let is_known = login.is_some();
+        self.credentials.lock().unwrap().extend(login);
         self.requests.fetch_add(1, Ordering::Relaxed);
         let path = request.split(' ').nth(1).unwrap_or_default();
         let path = path.strip_prefix("/tuf/").unwrap_or_default();
@@ -267,10 +283,16 @@ impl Server {
                 Answers::Endless(_, ending) if path.ends_with(ending) => {
                     ("200 OK".to_owned(), vec![b' '; 1 << 16], true)
                 }
-                Answers::Files(files) | Answers::Endless(files, _) => match files.get(path) {
-                    Some(body) => ("200 OK".to_owned(), body.clone(), false),
-                    None => ("404 Not Found".to_owned(), Vec::new(), false),
-                },
+                Answers::Private(_) if !is_known => {
+                    let head = "401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"tests\"";
+                    (head.to_owned(), Vec::new(), false)
+                }
+                Answers::Files(files) | Answers::Private(files) | Answers::Endless(files, _) => {
+                    match files.get(path) {
+                        Some(body) => ("200 OK".to_owned(), body.clone(), false),
+                        None => ("404 Not Found".to_owned(), Vec::new(), false),
+                    }
+                }
             }
         };
         write!(stream, "HTTP/1.1 {head}\r\nConnection: close\r\n")?;

@@ -1,7 +1,9 @@
 //! The refresh of trusted roots: what a repository may do wrong, and what stays in use then.
 
+mod credentials;
 mod interoperation;
 mod offline;
+mod recorded;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -9,6 +11,7 @@ use std::sync::atomic::Ordering;
 use rcgen::KeyPair;
 use tokio::runtime::Runtime;
 
+use super::kept::Kept;
 use super::testing::{Answers, Published, Repository, Server, TARGET};
 use super::*;
 use crate::signature::testing::Sigstore;
@@ -85,10 +88,10 @@ impl Client {
 
     /// The text of the trusted root in use.
     fn in_use(&self) -> Result<String, String> {
-        let verified = self.roots.source(&self.tuf);
-        let verified = verified.verified(OffsetDateTime::now_utc());
-        verified
-            .map(|verified| verified.text)
+        let source = self.roots.source(&self.tuf);
+        let in_use = source.in_use(OffsetDateTime::now_utc());
+        in_use
+            .map(|in_use| in_use.verified.text.clone())
             .map_err(|error| chain(&error))
     }
 
@@ -208,6 +211,37 @@ fn refuses_rolled_back_versions_after_a_restart_too() {
     client.fails(&[
         "rollback detected for targets.json (via snapshot): trusted version 2 > new version 1",
     ]);
+    assert_eq!(client.in_use(), Ok(second));
+}
+
+#[test]
+fn refuses_rolled_back_versions_when_the_disk_did_not_take_the_newer_ones() {
+    let (mut repository, _, server, client) = followed();
+    let old = repository.published.clone();
+    let names = ["seen.json", "kept.json", "trusted_root.json"];
+    let all = |client: &Client| names.map(|name| std::fs::read(client.path(name)).unwrap());
+    let before = all(&client);
+    let second = trusted_root();
+    repository.publish(&second);
+    server.publish(&repository.published);
+    assert_eq!(client.refresh().refreshed, Refreshed::Changed);
+    let after = all(&client);
+    // As if the disk had been full since then.
+    for (name, bytes) in names.iter().zip(&before) {
+        std::fs::write(client.path(name), bytes).unwrap();
+    }
+    server.publish(&old);
+    client.fails(&["rollback detected for timestamp: trusted version 2 > new version 1"]);
+    assert_eq!(client.in_use().as_deref(), Ok(second.as_str()));
+    // What the disk lacks is written again.
+    server.publish(&repository.published);
+    assert_eq!(client.refresh().refreshed, Refreshed::Unchanged);
+    assert_eq!(all(&client), after);
+    // Only the complete set is left of it, which another process has kept.
+    let client = client.restarted();
+    std::fs::write(client.path("seen.json"), &before[0]).unwrap();
+    server.publish(&old);
+    client.fails(&["rollback detected for timestamp: trusted version 2 > new version 1"]);
     assert_eq!(client.in_use(), Ok(second));
 }
 

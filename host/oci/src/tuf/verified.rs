@@ -26,12 +26,12 @@ pub(crate) struct Verified {
 }
 
 /// The versions of the roles, in the order in which they count.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Versions {
-    root: u64,
-    timestamp: u64,
-    snapshot: u64,
-    targets: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Versions {
+    pub(super) root: u64,
+    pub(super) timestamp: u64,
+    pub(super) snapshot: u64,
+    pub(super) targets: u64,
 }
 
 /// Answers with kept files, as their repository would.
@@ -138,6 +138,36 @@ impl Verified {
         self.versions < other.versions
     }
 
+    /// Checks that no role of another set has an older version than here. Under a newer root, versions may begin anew.
+    pub(super) fn check_older_than(&self, other: &Self) -> Result<(), Error> {
+        let (own, other) = (self.versions, other.versions);
+        let roles = [
+            ("root", own.root, other.root),
+            ("timestamp", own.timestamp, other.timestamp),
+            ("snapshot", own.snapshot, other.snapshot),
+            ("targets.json", own.targets, other.targets),
+        ];
+        let counted = match other.root > own.root {
+            true => &roles[..1],
+            false => &roles[..],
+        };
+        match counted.iter().find(|(_, trusted, new)| new < trusted) {
+            None => Ok(()),
+            Some((role, trusted, new)) => Err(Error::Rollback {
+                role: (*role).to_owned(),
+                trusted: *trusted,
+                new: *new,
+            }),
+        }
+    }
+
+    /// The time until which the set counts, with `signatures.tuf.lastKnownGoodFor`.
+    pub(super) fn counts_until(&self, tuf: &TufSource) -> OffsetDateTime {
+        let after = time::Duration::try_from(tuf.last_known_good_for);
+        self.expires
+            .saturating_add(after.unwrap_or(time::Duration::MAX))
+    }
+
     /// Names the source, the versions and the expiry. Completes "the trusted root is …".
     pub(super) fn describe(&self, tuf: &TufSource, failure: Option<&str>) -> String {
         let (url, target) = (&tuf.url, &tuf.target);
@@ -152,7 +182,7 @@ impl Verified {
             "{target} of {url}, root {root}, timestamp {time}, snapshot {snapshot}, targets {targets}, expires {expires}"
         );
         if let Some(failure) = failure {
-            let until = timestamp(self.expires + tuf.last_known_good_for);
+            let until = timestamp(self.counts_until(tuf));
             let after = format_duration(tuf.last_known_good_for);
             text.push_str(&format!(
                 "; the refresh failed, and this one counts until {until} ({after} after its {} expires): {failure}",

@@ -9,12 +9,13 @@ const TIMES: Lifetimes = Lifetimes {
     last_known_good: Duration::from_secs(7200),
 };
 
+const RULES: Rules = Rules {
+    policy: [7; 32],
+    root: Some([1; 32]),
+};
+
 fn subject(image: &str) -> Subject {
-    Subject::new(
-        &Reference::of_image(image).unwrap(),
-        [7; 32],
-        Access::OfHost,
-    )
+    Subject::new(&Reference::of_image(image).unwrap(), RULES, Access::OfHost)
 }
 
 fn digest(byte: char) -> Arc<str> {
@@ -61,7 +62,7 @@ fn answers_count_for_their_lifetimes() {
 #[test]
 fn answer_is_for_those_who_have_the_login() {
     let image = Reference::of_image("a.example/app:1").unwrap();
-    let with = |byte| Subject::new(&image, [7; 32], Access::OfLogins([byte; 32]));
+    let with = |byte| Subject::new(&image, RULES, Access::OfLogins([byte; 32]));
     let (mut cache, of_host, now) = known();
     assert!(cache.answer(&of_host, TIMES, now).is_some());
     let (one, other) = (with(1), with(2));
@@ -84,16 +85,33 @@ fn answer_is_for_those_who_have_the_login() {
 }
 
 #[test]
-fn answer_is_for_one_repository_and_one_policy() {
+fn answer_is_for_one_repository_one_policy_and_one_root() {
     let (cache, _, now) = known();
-    let at = |image: &str, policy| {
+    let of = |image: &str, rules| {
         let image = Reference::of_image(&format!("{image}@{}", digest('a'))).unwrap();
-        cache.answer(&Subject::new(&image, policy, Access::OfHost), TIMES, now)
+        Subject::new(&image, rules, Access::OfHost)
     };
-    assert!(at("a.example/app", [7; 32]).is_some());
-    assert_eq!(at("a.example/app", [8; 32]), None);
-    assert_eq!(at("a.example/other", [7; 32]), None);
-    assert_eq!(at("b.example/app", [7; 32]), None);
+    let at = |image: &str, rules| cache.answer(&of(image, rules), TIMES, now);
+    assert!(at("a.example/app", RULES).is_some());
+    assert_eq!(at("a.example/other", RULES), None);
+    assert_eq!(at("b.example/app", RULES), None);
+    let policy = [8; 32];
+    for rules in [
+        Rules { policy, ..RULES },
+        Rules {
+            root: Some([2; 32]),
+            ..RULES
+        },
+        Rules {
+            root: None,
+            ..RULES
+        },
+    ] {
+        assert_eq!(at("a.example/app", rules), None);
+        let subject = of("a.example/app", rules);
+        let fallen_back = cache.last_known_good(&subject, TIMES, "away", now);
+        assert_eq!(fallen_back, Err(Failure::unavailable("away")));
+    }
 }
 
 #[test]

@@ -3,12 +3,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tollgate_config::Reference;
 
 use super::super::access::Access;
-use super::super::cache::Subject;
+use super::super::cache::{Rules, Subject};
 use super::*;
 
 fn key(index: usize) -> Key {
     let image = Reference::of_image(&format!("a.example/app-{index}:1")).unwrap();
-    Subject::new(&image, [0; 32], Access::OfHost).tag.unwrap()
+    let (policy, root) = ([0; 32], None);
+    let subject = Subject::new(&image, Rules { policy, root }, Access::OfHost);
+    subject.tag.unwrap()
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! A registry on loopback that shows repositories to those who have their password.
 
 mod hostile;
+mod pages;
+mod rotation;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +20,9 @@ use tollgate_config::Config;
 use super::*;
 
 const DIGEST: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// Media type of bundles.
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// A body that never ends.
 const ENDLESS: &str = "endless";
@@ -181,10 +186,15 @@ struct Verifier {
 
 impl Verifier {
     fn new(server: &Server, secrets: Vec<(&'static str, Option<String>)>) -> Self {
+        let key = rcgen::KeyPair::generate().unwrap();
+        Self::of(server, secrets, &key.public_key_pem())
+    }
+
+    /// A verifier that requires a signature with this key.
+    fn of(server: &Server, secrets: Vec<(&'static str, Option<String>)>, pem: &str) -> Self {
         let registry = server.address.to_string();
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("key.pem");
-        let pem = rcgen::KeyPair::generate().unwrap().public_key_pem();
         std::fs::write(&key, pem).unwrap();
         // An empty file in place of the credentials of whoever runs the tests.
         std::fs::write(folder.path().join("docker.json"), "{}").unwrap();
@@ -409,4 +419,53 @@ async fn secrets_that_cannot_be_read_give_no_answer() {
         &answer.unwrap(),
         "images.pullSecretNamespaces needs cluster.enabled",
     );
+}
+
+#[tokio::test]
+async fn refused_login_ends_what_it_has_found() {
+    let status = Arc::new(AtomicUsize::new(200));
+    let now = status.clone();
+    let server = Server::start(
+        move |path, login| match (now.load(Ordering::Relaxed), login) {
+            (_, None) => (
+                401,
+                "www-authenticate: Basic realm=\"tests\"\r\n".to_owned(),
+                String::new(),
+            ),
+            (200, Some(_)) => shown(path),
+            (status, Some(_)) => (u16::try_from(status).unwrap(), String::new(), String::new()),
+        },
+    )
+    .await;
+    let host = server.address.to_string();
+    for (refusal, counts) in [(503, true), (401, false), (403, false)] {
+        let mut verifier =
+            Verifier::new(&server, vec![("shop", Some(login(&host, "shop:secret")))]);
+        let lifetimes = verifier.bound.lifetimes;
+        for image in ["shop/app:1", &format!("shop/other@{DIGEST}")] {
+            status.store(200, Ordering::Relaxed);
+            verifier.bound.lifetimes = lifetimes;
+            assert_seen(&verifier.ask(Some("shop"), image).await);
+            // As if the image had been signed.
+            let question = verifier.question(Some("shop"), image);
+            let order = verifier.bound.known_order(&question).unwrap().unwrap();
+            let key = order.subject.of_digest(DIGEST);
+            let images = &verifier.bound.images;
+            images.change(|cache, now| cache.verified(key, vec!["release".into()], now));
+            // As if some time had passed.
+            verifier.bound.lifetimes.verified = Duration::ZERO;
+            verifier.bound.lifetimes.resolved = Duration::ZERO;
+            status.store(refusal, Ordering::Relaxed);
+            let fallen_back = |answer: &Answer| {
+                let is_good = matches!(answer, Ok(verified) if verified.last_known_good);
+                assert_eq!(is_good, counts, "{refusal}: {answer:?}");
+                if !counts {
+                    assert_away(answer, "imagePullSecrets");
+                }
+            };
+            fallen_back(&verifier.ask(Some("shop"), image).await);
+            // It stays so, also for a review that does not wait.
+            fallen_back(&verifier.known(Some("shop"), image).expect("it is kept"));
+        }
+    }
 }

@@ -15,7 +15,7 @@ use super::super::key::PublicKey;
 type Sign = dyn Fn(&[u8]) -> Vec<u8>;
 
 /// Signs, and knows the public key.
-pub(in super::super) struct Signer {
+pub(crate) struct Signer {
     /// The public key, as `SubjectPublicKeyInfo`.
     der: Vec<u8>,
     sign: Box<Sign>,
@@ -34,7 +34,7 @@ impl Signer {
         }
     }
 
-    pub(in super::super) fn p256() -> Self {
+    pub(crate) fn p256() -> Self {
         let prefix = hex("3059301306072a8648ce3d020106082a8648ce3d030107034200");
         Self::ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING, &prefix)
     }
@@ -112,13 +112,18 @@ impl Signer {
         PublicKey::of(&self.der).unwrap()
     }
 
+    /// The public key, as cosign writes it.
+    pub(crate) fn pem(&self) -> String {
+        pem::encode(&pem::Pem::new("PUBLIC KEY", self.der.clone()))
+    }
+
     /// A signature of bytes.
     pub(in super::super) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
         (self.sign)(bytes)
     }
 
     /// A bundle over a statement, as cosign 3 writes it.
-    pub(in super::super) fn bundle(&self, statement: &Value) -> Value {
+    pub(crate) fn bundle(&self, statement: &Value) -> Value {
         let payload = statement.to_string().into_bytes();
         let signature = self.sign(&super::encoding(&payload));
         let material = json!({"publicKey": {"hint": "a hint"}, "tlogEntries": []});

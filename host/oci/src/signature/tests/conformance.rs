@@ -260,3 +260,44 @@ fn refuses_good_bundle_with_one_bad_part() {
         "{error}"
     );
 }
+
+#[test]
+fn refuses_expired_certificate_without_a_timestamp() {
+    let (folder, roots) = (folder(), roots());
+    // The certificates were valid for ten minutes, long ago. The first log signs a time, and the second one signs none.
+    for (file, of, parent, member) in [
+        (
+            "bundles/conda-attestation.sigstore.json",
+            PRODUCTION,
+            ENTRY,
+            "inclusionPromise",
+        ),
+        (
+            "bundles/conda-attestation-rekor2.sigstore.json",
+            STAGING,
+            "/verificationMaterial",
+            "timestampVerificationData",
+        ),
+        (
+            "upstream/sigstore-python/a.dsse.staging-rekor-v2.txt.sigstore.json",
+            STAGING,
+            "/verificationMaterial",
+            "timestampVerificationData",
+        ),
+    ] {
+        let good = std::fs::read(folder.join(file)).unwrap();
+        let digest = subject(&good);
+        let (_, root) = roots.iter().find(|(name, _)| *name == of).unwrap();
+        assert!(root.verify(&good, &digest).is_ok(), "{file}");
+        let mut bundle: Value = serde_json::from_slice(&good).unwrap();
+        let parent = bundle.pointer_mut(parent).unwrap();
+        parent.as_object_mut().unwrap().remove(member).unwrap();
+        let error = root.verify(bundle.to_string().as_bytes(), &digest);
+        let error = error.map(drop).unwrap_err();
+        println!("table | expired certificate without a timestamp | {file} | refused: {error}");
+        assert!(
+            error.to_lowercase().contains("no verified timestamp"),
+            "{file}: {error}"
+        );
+    }
+}

@@ -78,16 +78,20 @@ fn an_expired_root_counts_for_the_configured_time() {
     let client = Client::of(&repository, &server);
     assert_eq!(client.refresh().refreshed, Refreshed::Changed);
     let source = client.roots.source(&client.tuf);
-    let expires = source.verified(OffsetDateTime::now_utc()).unwrap().expires;
+    let expires = source
+        .in_use(OffsetDateTime::now_utc())
+        .unwrap()
+        .verified
+        .expires;
     let week = Span::days(7);
     for (now, is_used) in [
         (expires, true),
         (expires + week, true),
         (expires + week + Span::seconds(1), false),
     ] {
-        assert_eq!(source.verified(now).is_ok(), is_used, "{now}");
+        assert_eq!(source.in_use(now).is_ok(), is_used, "{now}");
     }
-    let expired = chain(&source.verified(expires + week * 2).unwrap_err());
+    let expired = chain(&source.in_use(expires + week * 2).unwrap_err());
     println!("{expired}");
     assert!(
         expired.contains("its timestamp metadata expired at")
@@ -96,8 +100,8 @@ fn an_expired_root_counts_for_the_configured_time() {
     );
     let client = client.with(|tuf| tuf.last_known_good_for = Duration::ZERO);
     let source = client.roots.source(&client.tuf);
-    assert!(source.verified(expires).is_ok());
-    assert!(source.verified(expires + Span::seconds(1)).is_err());
+    assert!(source.in_use(expires).is_ok());
+    assert!(source.in_use(expires + Span::seconds(1)).is_err());
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn trusts_nothing_in_the_cache() {
         std::fs::write(&path, &changed).unwrap();
         let fresh = TrustedRoots::new(Registries::default());
         let source = fresh.source(&client.tuf);
-        let error = chain(&source.verified(OffsetDateTime::now_utc()).unwrap_err());
+        let error = chain(&source.in_use(OffsetDateTime::now_utc()).unwrap_err());
         assert!(error.contains(reason), "{error}");
     }
     // Another pinned root, from which nothing in the cache follows.
@@ -160,14 +164,71 @@ fn a_folder_that_cannot_be_written_still_leaves_the_root_in_memory() {
     let client = Client::of(&repository, &server);
     std::fs::write(client.folder.path().join("cache").join("tuf"), "a file").unwrap();
     assert_eq!(client.refresh().refreshed, Refreshed::Changed);
-    assert_eq!(client.in_use(), Ok(first));
-    assert!(client.restarted().in_use().is_err());
+    assert_eq!(client.in_use().as_deref(), Ok(first.as_str()));
+    let is_degraded = |client: &Client| client.roots.summary(std::slice::from_ref(&client.tuf)).1;
+    assert!(is_degraded(&client), "a restart would lack the root");
+    let client = client.restarted();
+    assert!(client.in_use().is_err());
+    // When the disk takes files again, the next refresh writes them, although the root is the same.
+    assert_eq!(client.refresh().refreshed, Refreshed::Changed);
+    assert!(is_degraded(&client));
+    std::fs::remove_file(client.folder.path().join("cache").join("tuf")).unwrap();
+    assert_eq!(client.refresh().refreshed, Refreshed::Unchanged);
+    assert!(!is_degraded(&client));
+    assert_eq!(client.restarted().in_use(), Ok(first));
+}
+
+#[test]
+fn unchanged_files_are_not_verified_again() {
+    let (mut repository, first, server, client) = followed();
+    let source = client.roots.source(&client.tuf);
+    let in_use = || source.in_use(OffsetDateTime::now_utc()).unwrap();
+    let before = in_use();
+    assert!(Arc::ptr_eq(&before, &in_use()));
+    // A changed file on disk is read, and so is another pinned root.
+    let path = client.path("kept.json");
+    let kept = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!(" {kept}")).unwrap();
+    let after = in_use();
+    assert!(!Arc::ptr_eq(&before, &after) && Arc::ptr_eq(&after, &in_use()));
+    assert_eq!(after.verified.text, first);
+    let stranger = Repository::new(&first).pinned();
+    std::fs::write(&client.tuf.root, stranger).unwrap();
+    assert!(source.in_use(OffsetDateTime::now_utc()).is_err());
+    std::fs::write(&client.tuf.root, repository.pinned()).unwrap();
+    // A refresh replaces it at once.
+    repository.publish(&trusted_root());
+    server.publish(&repository.published);
+    assert_eq!(client.refresh().refreshed, Refreshed::Changed);
+    assert_ne!(in_use().verified.text, first);
+}
+
+#[test]
+fn metadata_for_thousands_of_years_has_an_end() {
+    let mut repository = Repository::new(&trusted_root());
+    let valid =
+        OffsetDateTime::from_unix_timestamp(253_402_171_200).unwrap() - OffsetDateTime::now_utc();
+    for role in ["root", "timestamp", "snapshot", "targets"] {
+        repository.valid.insert(role, valid);
+    }
+    repository.rotate();
+    repository.publish(&trusted_root());
+    let server = Server::start(&repository.published);
+    let client = Client::of(&repository, &server);
+    assert_eq!(client.refresh().refreshed, Refreshed::Changed);
+    assert!(client.in_use().is_ok());
+    server.set(Answers::Away);
+    let described = client.refresh().in_use.unwrap();
+    assert!(
+        described.contains("this one counts until 9999-12-31T"),
+        "{described}"
+    );
 }
 
 #[test]
 fn the_kept_set_does_not_grow() {
     let (mut repository, _, server, client) = followed();
-    let files = |client: &Client| Kept::of(&client.tuf).complete().unwrap();
+    let files = |client: &Client| Files::read(&Kept::of(&client.tuf).complete().unwrap()).unwrap();
     let before: Vec<String> = files(&client)
         .names()
         .into_iter()

@@ -6,7 +6,6 @@ use super::*;
 
 /// Longer than any of these looks takes, and shorter than the limit of a look.
 const LIMIT: Duration = Duration::from_secs(20);
-const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// A status, headers and a body.
 type Answered = (u16, String, String);

@@ -158,3 +158,30 @@ fn artifacts_are_accepted_with_good_statements_alone() {
     println!("{counts:?}");
     assert!(counts["accepted"] >= 2, "{counts:?}");
 }
+
+#[test]
+fn expired_certificates_count_at_a_proven_time_alone() {
+    let Some(cases) = cases() else { return };
+    for (name, reason) in [
+        // The certificate has expired, and nothing proves when the signature was made.
+        ("rekor2-no-timestamp_fail", "no verified timestamp"),
+        // The proven time is outside of the certificate's validity.
+        ("intoto-expired-certificate_fail", "CertNotValidYet"),
+        (
+            "intoto-set-outside-signing-cert-validity_fail",
+            "CertExpired",
+        ),
+        (
+            "intoto-tsa-timestamp-outside-cert-validity_fail",
+            "CertExpired",
+        ),
+    ] {
+        let case = cases.iter().find(|case| case.name == name);
+        let error = case
+            .unwrap_or_else(|| panic!("no case {name}"))
+            .verify()
+            .unwrap_err();
+        println!("table | expired certificate without a timestamp | {name} | refused: {error}");
+        assert!(error.contains(reason), "{name}: {error}");
+    }
+}
