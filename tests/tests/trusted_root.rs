@@ -12,12 +12,12 @@ use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::Review;
 use tollgate_tests::server::{Server, metric, until};
 use tollgate_tests::wat::marker;
-use tollgate_tests::{binary, cli};
+use tollgate_tests::{binary, cli, guests};
 
 /// The files of a repository, by their paths. None while it is away.
 type Files = Option<BTreeMap<String, String>>;
 
-/// A TUF repository that python-tuf has written. It ends with the process.
+/// A recorded TUF repository. It ends with the process.
 struct Repository {
     url: String,
     states: Value,
@@ -28,8 +28,15 @@ struct Repository {
 // === impl Repository ===
 
 impl Repository {
+    /// One that python-tuf has written.
     fn start() -> Self {
-        let path = binary::workspace().join("host/oci/src/tuf/tests/python-tuf.json");
+        Self::of("python-tuf.json")
+    }
+
+    fn of(recorded: &str) -> Self {
+        let path = binary::workspace()
+            .join("host/oci/src/tuf/tests")
+            .join(recorded);
         let text = std::fs::read_to_string(path).expect("the repository is there");
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let address = listener.local_addr().expect("it has an address");
@@ -68,22 +75,41 @@ impl Repository {
         *self.files.lock().expect("nobody panics with the lock") = None;
     }
 
-    /// A configuration with a plugin that needs the trusted root before it can be loaded.
-    fn configuration(&self) -> Configuration {
-        let mut configuration = Configuration::new();
+    /// Takes the files of a state away.
+    fn withdraw(&self, state: &str) {
+        let mut files = self.files.lock().expect("nobody panics with the lock");
+        let all = files.get_or_insert_default();
+        let withdrawn = self.states[state].as_object();
+        for path in withdrawn.expect("there is such a state").keys() {
+            all.remove(path);
+        }
+    }
+
+    /// Host and port.
+    fn host(&self) -> &str {
+        self.url.trim_start_matches("http://").trim_end_matches('/')
+    }
+
+    /// A configuration that pins the first root.
+    fn pinned(&self, registries: &Value) -> Configuration {
+        let configuration = Configuration::new();
         let folder = configuration.folder().to_owned();
         let root = self.states["first"]["1.root.json"].as_str();
         let pinned = folder.join("root.json");
         std::fs::write(&pinned, root.expect("it is text")).expect("a file can be written");
-        configuration = configuration
-            .with(
-                "registries",
-                json!({"cacheDirectory": folder.join("cache")}),
-            )
-            .with(
-                "signatures",
-                json!({"tuf": {"url": self.url, "root": pinned}}),
-            );
+        let mut of_registries = json!({"cacheDirectory": folder.join("cache")});
+        for (key, value) in registries.as_object().into_iter().flatten() {
+            of_registries[key] = value.clone();
+        }
+        let tuf = json!({"tuf": {"url": self.url, "root": pinned}});
+        configuration
+            .with("registries", of_registries)
+            .with("signatures", tuf)
+    }
+
+    /// A configuration with a plugin that needs the trusted root before it can be loaded.
+    fn configuration(&self) -> Configuration {
+        let mut configuration = self.pinned(&json!({}));
         let signer = json!({"issuer": "https://issuer.example.com", "subject": "**"});
         let images = json!({
             "registries": ["registry.example.com"],
@@ -110,6 +136,7 @@ fn answer(mut stream: &TcpStream, files: &Files) -> std::io::Result<()> {
         return Ok(());
     };
     let path = request.split(' ').nth(1).unwrap_or_default();
+    let path = path.split('?').next().unwrap_or_default();
     let (status, body) = match files.get(path.trim_start_matches('/')) {
         Some(body) => ("200 OK", body.as_str()),
         None => ("404 Not Found", ""),
@@ -190,6 +217,63 @@ async fn no_review_waits_for_the_repository_or_fails_when_the_root_changes() {
     assert!(
         logs.contains("failed to refresh the trusted root; keeping the previous one"),
         "{logs}"
+    );
+}
+
+/// The image that the recorded signature is about.
+const SIGNED: &str = "sha256:6709a7cac516f66eaafca9072c7eea2de1217ef62cb4f2043080c803b464ffa8";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn image_is_denied_when_the_new_root_lacks_its_authority() {
+    let repository = Repository::of("rotation.json");
+    repository.publish("first");
+    repository.publish("registry");
+    let host = repository.host();
+    let hosts = json!({"hosts": [{"host": host, "plainHTTP": true}]});
+    let mut configuration = repository.pinned(&hosts);
+    let signer = json!({"issuer": "https://token.actions.githubusercontent.com", "subject": "**"});
+    let entry = json!({
+        "images": {"registries": [host], "policies": [{"name": "release", "signers": [signer]}]},
+        "settings": {"rules": [{"images": [host], "policy": "release"}]},
+        "limits": {"timeout": "10s"},
+    });
+    configuration.plugin("verify-images", &guests::build("verify-images"), entry);
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let mut pod = tollgate_tests::reviews::pod("web");
+    pod["spec"]["containers"] =
+        json!([{"name": "app", "image": format!("{host}/apps/app@{SIGNED}")}]);
+    pod["spec"]["initContainers"] = json!([]);
+    let review = Review::create(pod).build();
+    let validated = async |server: &Server| {
+        let answer = server.validate(&review).await;
+        answer.checked(Endpoint::Validate, &review)
+    };
+    assert!(validated(&server).await.allowed);
+
+    // The first refresh of the next start fails, so that the second one is due soon.
+    let configuration = server.kill();
+    repository.withdraw("first");
+    let server = Server::start(configuration);
+    until("a failed refresh", async || {
+        refreshes(&server, "failed").await >= 1.0
+    })
+    .await;
+    assert!(validated(&server).await.allowed, "by the kept root");
+    repository.publish("second");
+    until("a refresh", async || {
+        refreshes(&server, "changed").await == 1.0
+    })
+    .await;
+    // An answer of the old root does not count any more, although it would count for an hour.
+    let denied = validated(&server).await;
+    assert!(!denied.allowed);
+    let status = denied.status.expect("a denial has a status");
+    let message = status["message"].as_str().unwrap_or_default();
+    println!("{message}");
+    assert!(
+        message.contains("is not signed as the policy release requires"),
+        "{message}"
     );
 }
 

@@ -292,9 +292,12 @@ impl<C: Code> State<C> {
         enabled.flat_map(files).cloned().collect()
     }
 
-    /// The TUF repositories that publish trusted roots of the desired plugins, each once.
+    /// The TUF repositories that publish trusted roots of the plugins that are desired or in effect, each once. A plugin that
+    /// is held verifies images with its previous entry.
     pub(crate) fn tuf_sources(&self) -> Vec<Arc<TufSource>> {
-        let enabled = self.desired.iter().filter(|entry| entry.enabled);
+        let in_effect = self.places.iter().map(|place| &place.config);
+        let all = self.desired.iter().chain(in_effect);
+        let enabled = all.filter(|entry| entry.enabled);
         let mut sources: Vec<Arc<TufSource>> = Vec::new();
         for source in enabled.flat_map(PluginConfig::tuf_sources) {
             if !sources.contains(source) {

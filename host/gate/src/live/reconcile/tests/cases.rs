@@ -253,6 +253,34 @@ fn held_plugin_takes_new_file_version_at_once() {
 }
 
 #[test]
+fn trusted_root_of_held_plugin_is_refreshed() {
+    let urls = |world: &World| {
+        let sources = world.state.tuf_sources();
+        let urls = sources.iter().map(|source| source.url.to_string());
+        urls.collect::<Vec<_>>()
+    };
+    let guard = |host: &str| {
+        format!(
+            "guard: source: 'oci://registry.example.com/guard:1', existingViolations: allow, signatures: {{ tuf: {{ url: 'https://{host}', root: root.json }}, policies: [{{ \
+             name: ci, repositories: ['**'], signers: [{{ issuer: 'https://a.example', subject: '**' }}] }}] }}"
+        )
+    };
+    let (old, new) = ("https://old.example/", "https://new.example/");
+    let mut world = World::serving(&format!("{}\nother:", guard("old.example")));
+    assert_eq!(urls(&world), [old]);
+    // The other plugin cannot be loaded, so the entry is held.
+    world.read(&format!(
+        "{}\nother: settings: {{ v: 2 }}",
+        guard("new.example").replace("allow", "deny")
+    ));
+    world.fail("other");
+    assert_eq!(urls(&world), [new, old]);
+    world.pass(SECOND * 300);
+    world.finish_all();
+    assert_eq!(urls(&world), [new]);
+}
+
+#[test]
 fn load_restarts_only_when_its_inputs_change() {
     let mut world = World::serving("guard:");
     world.read("guard:\nslow:");
