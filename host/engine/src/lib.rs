@@ -22,6 +22,7 @@ mod grounds;
 mod guest;
 mod host;
 mod images;
+mod linkers;
 mod lookups;
 mod meter;
 mod namespaces;
@@ -68,6 +69,7 @@ pub use state::{CallState, Subject};
 pub use store::{Code, Key, Store, Writing};
 
 use exhaustion::Exhaustion;
+use linkers::Linkers;
 use tenants::Tenants;
 
 /// Interval of the epoch. At every tick, the host checks each running call, and the call yields.
@@ -190,6 +192,7 @@ pub struct Engine {
     images: Option<Arc<dyn ImageVerifier>>,
     /// The budget of plugins of namespaces; `None` if nothing limits them beyond their own limits.
     tenants: Option<Arc<Tenants>>,
+    linkers: Linkers,
     exhaustion: Exhaustion,
     /// The record of the reads of calls. The server records none.
     reads: Option<Arc<Reads>>,
@@ -276,6 +279,7 @@ impl Engine {
             authorizer: access::no_authorizer(),
             images: None,
             tenants: None,
+            linkers: Linkers::default(),
             exhaustion: Exhaustion::default(),
             reads: None,
             offload: Offload::beside_the_servers(),
@@ -528,27 +532,13 @@ impl Engine {
         .find(|(_, wanted, had)| wanted > had)
     }
 
-    /// Links everything that plugins may import: the contract, WASI without access to anything, and the granted
-    /// capabilities. Rights and lookups are there for every plugin, and answer only what is granted.
+    /// Everything that plugins with these capabilities may import. Plugins with the same capabilities share it.
     pub(crate) fn linker(
         &self,
         capabilities: impl IntoIterator<Item = Capability>,
-    ) -> wasmtime::Result<Linker<CallState>> {
-        let mut linker = Linker::new(&self.wasmtime);
-        wasi::add_to_linker(&mut linker)?;
-        host::add_contract(&mut linker)?;
-        let mut has_access = false;
-        for capability in capabilities {
-            match capability {
-                Capability::Clock => host::add_clock(&mut linker)?,
-                Capability::Cluster => {}
-                Capability::Access => has_access = true,
-                Capability::Images => images::add_to_linker(&mut linker)?,
-            }
-        }
-        lookups::add_to_linker(&mut linker)?;
-        access::add_to_linker(&mut linker, has_access)?;
-        Ok(linker)
+    ) -> wasmtime::Result<Arc<Linker<CallState>>> {
+        self.linkers
+            .with(capabilities.into_iter().collect(), &self.wasmtime)
     }
 }
 
