@@ -314,7 +314,7 @@ async fn finalizer_stays_if_a_member_denies_its_removal() {
         let server = group_of(members, "all", existing_violations).await;
         let refused = updated(&server, &released, &old).await;
         let refused = refused.expect_err("the lock is for others");
-        assert!(refused.contains("lock: only admin"), "{refused}");
+        assert!(refused.contains("lock: is not yours"), "{refused}");
     }
     for expression in ["all", "!owner() && !team()"] {
         let labels = labelled(&["owner", "team"]);
@@ -421,6 +421,18 @@ async fn changed_group_takes_effect_when_all_members_are_loaded() {
     let shown = server.plugin_status("owned").await;
     assert_eq!(shown["state"], "loaded", "{shown:#}");
 
+    // A swap is recorded after it is published.
+    let records = server.configuration().folder().join("artifacts/last-good");
+    until("the new group is recorded", async || {
+        let folders = fs::read_dir(&records).expect("the records").flatten();
+        let files = folders.filter_map(|folder| fs::read_dir(folder.path()).ok());
+        let mut texts = files.flatten().flatten();
+        texts.any(|file| {
+            let text = fs::read_to_string(file.path()).unwrap_or_default();
+            text.contains("owner() && late()")
+        })
+    })
+    .await;
     // A restart without the file of a member recalls it.
     let configuration = server.kill();
     fs::remove_file(&late).expect("the file is there");
