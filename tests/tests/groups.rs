@@ -8,7 +8,7 @@ use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::cli;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
-use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::reviews::{Review, config_map, pod};
 use tollgate_tests::server::{Server, Start, metric, until};
 use tollgate_tests::wat;
 
@@ -53,6 +53,39 @@ fn configuration(expression: &str, more: &Value) -> Configuration {
     configuration
         .with("registries", json!({"cacheDirectory": cache}))
         .with("plugins", json!([entry]))
+}
+
+/// A server with the group `owned` of these members.
+async fn group_of(members: Value, expression: &str, existing_violations: &str) -> Server {
+    let configuration = Configuration::new().with(
+        "plugins",
+        json!([{
+            "name": "owned",
+            "existingViolations": existing_violations,
+            "group": {"members": members, "expression": expression, "message": MESSAGE},
+        }]),
+    );
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    server
+}
+
+/// The answer to a change of the object `old` into `new`. If the answer is a refusal, the result is its message.
+async fn updated(server: &Server, new: &Value, old: &Value) -> Result<(), String> {
+    let review = Review::update(new.clone(), old.clone()).build();
+    let answer = server.validate(&review).await;
+    let checked = answer.checked(Endpoint::Validate, &review);
+    if checked.allowed {
+        return Ok(());
+    }
+    let status = status(&checked);
+    Err(status["message"].as_str().unwrap_or_default().to_owned())
+}
+
+fn annotated(object: &Value) -> Value {
+    let mut object = object.clone();
+    object["metadata"]["annotations"] = json!({"note": "changed"});
+    object
 }
 
 fn labelled(labels: &[&str]) -> Value {
@@ -221,6 +254,135 @@ async fn mode_failure_policy_and_exceptions_are_those_of_the_group() {
     assert_eq!(failed_open, "trap");
 }
 
+/// A member that the expression did not need may deny something new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn existing_violation_excuses_no_new_one_of_another_member() {
+    let members = json!([requires("owner"), requires("team")]);
+    let server = group_of(members.clone(), "all", "allow").await;
+    let (none, team) = (labelled(&[]), labelled(&["team"]));
+    assert_eq!(updated(&server, &annotated(&team), &team).await, Ok(()));
+    assert_eq!(asked(&server).await, "owner=denied team=allowed");
+    assert_eq!(updated(&server, &annotated(&none), &none).await, Ok(()));
+    let refused = updated(&server, &none, &team)
+        .await
+        .expect_err("team is gone");
+    assert!(
+        refused.contains("team: label team is required"),
+        "{refused}"
+    );
+    assert!(!refused.contains("owner: label"), "{refused}");
+    let owner = labelled(&["owner"]);
+    assert_eq!(updated(&server, &owner, &none).await, Ok(()));
+
+    // The group allowed the old object, although one of its members denied it.
+    let server = group_of(members, "any", "allow").await;
+    assert!(updated(&server, &none, &team).await.is_err());
+    assert_eq!(updated(&server, &annotated(&none), &none).await, Ok(()));
+}
+
+/// A group can deny because a member allows, so there is no reason to compare.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn existing_violation_of_a_negation_excuses_no_new_one() {
+    let members = json!([requires("owner"), requires("team")]);
+    let server = group_of(members, "!owner() && team()", "allow").await;
+    let (owner, both) = (labelled(&["owner"]), labelled(&["owner", "team"]));
+    assert_eq!(updated(&server, &annotated(&owner), &owner).await, Ok(()));
+    assert_eq!(updated(&server, &annotated(&both), &both).await, Ok(()));
+    let refused = updated(&server, &owner, &both)
+        .await
+        .expect_err("team is gone");
+    assert!(
+        refused.contains("team: label team is required"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finalizer_stays_if_a_member_denies_its_removal() {
+    let mut old = labelled(&[]);
+    old["metadata"]["deletionTimestamp"] = json!("2026-11-21T08:00:00Z");
+    old["metadata"]["finalizers"] = json!(["example.com/keep"]);
+    let mut released = old.clone();
+    released["metadata"]["finalizers"] = json!([]);
+    let lock = json!({
+        "name": "lock",
+        "source": format!("file:{}", guests::build("actor").display()),
+        "settings": {"only": {"user": "admin", "field": "/metadata/finalizers", "looks_at": ["/kind"]}},
+    });
+    for existing_violations in ["deny", "allow"] {
+        let members = json!([requires("owner"), lock]);
+        let server = group_of(members, "all", existing_violations).await;
+        let refused = updated(&server, &released, &old).await;
+        let refused = refused.expect_err("the lock is for others");
+        assert!(refused.contains("lock: is not yours"), "{refused}");
+    }
+    for expression in ["all", "!owner() && !team()"] {
+        let labels = labelled(&["owner", "team"]);
+        let of = |object: &Value| {
+            let mut object = object.clone();
+            if expression != "all" {
+                object["metadata"]["labels"] = labels["metadata"]["labels"].clone();
+            }
+            object
+        };
+        let members = json!([requires("owner"), requires("team")]);
+        let server = group_of(members, expression, "deny").await;
+        assert_eq!(updated(&server, &of(&released), &of(&old)).await, Ok(()));
+        assert!(
+            updated(&server, &annotated(&of(&old)), &of(&old))
+                .await
+                .is_err()
+        );
+    }
+}
+
+/// Nobody knows which requests a member without code is for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn group_without_match_gets_every_request_while_a_member_is_missing() {
+    let configuration = Configuration::new();
+    let late = configuration.folder().join("late.wasm");
+    let missing = json!({
+        "name": "late", "source": format!("file:{}", late.display()), "settings": {"labels": {"cost": null}},
+    });
+    let configuration = configuration.with(
+        "plugins",
+        json!([{
+            "name": "owned",
+            "group": {"members": [requires("owner"), missing], "expression": "all", "message": MESSAGE},
+        }]),
+    );
+    let server = Server::start(configuration);
+    let mut object = config_map("settings", serde_json::Map::new());
+    object["metadata"]["labels"] = json!({"owner": "x"});
+    let review = Review::create(object).build();
+    let reviewed = async || {
+        let answer = server.validate(&review).await;
+        answer.checked(Endpoint::Validate, &review)
+    };
+    let refused = status(&reviewed().await);
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert_eq!(refused["code"], 500);
+    assert!(message.contains("not-loaded"), "{message}");
+    fs::copy(guests::build("required-labels"), &late).expect("the file can be copied");
+    until("the rules of both members are known", async || {
+        reviewed().await.allowed
+    })
+    .await;
+}
+
+/// The answer of the group does not depend on the fault, so the log has to show it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fault_of_a_member_is_logged() {
+    let server = Server::start(configuration("broken() || owner() || team()", &json!({})));
+    server.assert_all_loaded().await;
+    assert!(validated(&server, &["team"]).await.allowed);
+    let logs = server.logs().join("\n");
+    let of_member = logs
+        .lines()
+        .any(|line| line.contains("owned.broken") && line.contains("trap"));
+    assert!(of_member, "{logs}");
+}
+
 /// A group changes as a whole: as long as a new member is not loaded, the previous group decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_group_takes_effect_when_all_members_are_loaded() {
@@ -259,6 +421,18 @@ async fn changed_group_takes_effect_when_all_members_are_loaded() {
     let shown = server.plugin_status("owned").await;
     assert_eq!(shown["state"], "loaded", "{shown:#}");
 
+    // A swap is recorded after it is published.
+    let records = server.configuration().folder().join("artifacts/last-good");
+    until("the new group is recorded", async || {
+        let folders = fs::read_dir(&records).expect("the records").flatten();
+        let files = folders.filter_map(|folder| fs::read_dir(folder.path()).ok());
+        let mut texts = files.flatten().flatten();
+        texts.any(|file| {
+            let text = fs::read_to_string(file.path()).unwrap_or_default();
+            text.contains("owner() && late()")
+        })
+    })
+    .await;
     // A restart without the file of a member recalls it.
     let configuration = server.kill();
     fs::remove_file(&late).expect("the file is there");

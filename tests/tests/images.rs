@@ -9,7 +9,7 @@ use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::registry::{Key, Registry, statement};
 use tollgate_tests::reviews::{Review, pod};
-use tollgate_tests::server::{Server, metric};
+use tollgate_tests::server::{Server, metric, until};
 use tollgate_tests::{binary, guests, wat};
 
 const SIGN: &str = "https://sigstore.dev/cosign/sign/v1";
@@ -305,7 +305,35 @@ async fn images_are_verified_with_a_registry() {
     let pinned = format!("{later}@{of_later}");
     assert!(!it.validated(&pinned).await.allowed);
     it.registry.sign("apps/later", &of_later, &it.key).await;
-    tollgate_tests::server::until("the refusal has expired", async || {
+    until("the refusal has expired", async || {
+        it.validated(&pinned).await.allowed
+    })
+    .await;
+}
+
+/// A key that is withdrawn counts no more, although its images were verified a moment ago.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replaced_key_refuses_images_that_were_verified() {
+    let lifetimes = json!({"verifiedFor": "720h", "lastKnownGoodFor": "720h", "refusedFor": "1s"});
+    let Some(it) = Verifying::start(lifetimes).await else {
+        return;
+    };
+    let (image, digest) = it.push("apps/withdrawn");
+    it.registry.sign("apps/withdrawn", &digest, &it.key).await;
+    let pinned = format!("{image}@{digest}");
+    assert!(it.validated(&pinned).await.allowed);
+
+    let file = it.key.public();
+    let before = std::fs::read(&file).expect("the key can be read");
+    std::fs::copy(Key::p256().public(), &file).expect("the key can be replaced");
+    until("the image is refused", async || {
+        !it.validated(&pinned).await.allowed
+    })
+    .await;
+    Verifying::assert_refused(&it.validated(&pinned).await, "made with another key");
+
+    std::fs::write(&file, before).expect("the key can be replaced");
+    until("the image is admitted again", async || {
         it.validated(&pinned).await.allowed
     })
     .await;

@@ -271,50 +271,71 @@ fn is_member_name(text: &str) -> bool {
         && !RESERVED.contains(&text)
 }
 
-/// Returns the entries that these plugins come from. The members of a group become the entry of their group, at the
-/// place of the first.
-pub fn entries<'c>(
-    plugins: impl IntoIterator<Item = &'c PluginConfig>,
-) -> Vec<Cow<'c, PluginConfig>> {
-    let plugins: Vec<&PluginConfig> = plugins.into_iter().collect();
+/// Puts the members of each group together, at the place of the first. `config` gives the configuration of a plugin, and
+/// `group` makes one of the members; a group without a result is left out.
+pub fn together<'p, P, T>(
+    plugins: &'p [P],
+    config: impl Fn(&P) -> &PluginConfig,
+    alone: impl Fn(&'p P) -> T,
+    group: impl Fn(&[&'p P]) -> Option<T>,
+) -> Vec<T> {
     let mut entries = Vec::with_capacity(plugins.len());
-    let mut groups = BTreeSet::new();
-    for plugin in &plugins {
-        let Some(group) = &plugin.group else {
-            entries.push(Cow::Borrowed(*plugin));
+    let mut names = BTreeSet::new();
+    for plugin in plugins {
+        let Some(definition) = &config(plugin).group else {
+            entries.push(alone(plugin));
             continue;
         };
-        if groups.insert(&group.name) {
+        if names.insert(&definition.name) {
+            let name = definition.name.as_str();
             let members = plugins
                 .iter()
-                .copied()
-                .filter(|member| member.name.group() == Some(group.name.as_str()));
-            let members: Vec<&PluginConfig> = members.collect();
-            entries.extend(PluginConfig::of_group(&members).map(Cow::Owned));
+                .filter(|member| config(member).name.group() == Some(name));
+            entries.extend(group(&members.collect::<Vec<_>>()));
         }
     }
     entries
 }
 
+/// Returns the entries that these plugins come from. The members of a group become the entry of their group, at the
+/// place of the first.
+pub fn entries<'c>(
+    plugins: impl IntoIterator<Item = &'c PluginConfig>,
+) -> Vec<Cow<'c, PluginConfig>> {
+    let plugins: Vec<&'c PluginConfig> = plugins.into_iter().collect();
+    together(
+        &plugins,
+        |plugin| plugin,
+        |plugin| Cow::Borrowed(*plugin),
+        |members| {
+            let members: Vec<&PluginConfig> = members.iter().map(|member| **member).collect();
+            PluginConfig::of_group(&members).map(Cow::Owned)
+        },
+    )
+}
+
 // === impl PluginConfig ===
 
 impl PluginConfig {
-    /// Returns the entry of the group that these are the members of.
-    ///
-    /// While a change of the configuration is under way, some members can have an earlier entry than others. The last
-    /// definition counts whose members are all there. None if there is no such definition.
+    /// Returns the entry of the group that these are the members of. None if a member is missing, or if the members are of
+    /// different versions of the group: their verdicts do not belong together.
     #[must_use]
     pub fn of_group(members: &[&Self]) -> Option<Self> {
-        let find = |group: &Group, name: &str| {
+        let first = *members.first()?;
+        let group = first.group.as_ref()?;
+        let find = |name: &str| {
             let name = group.name.of_member(name);
             members.iter().copied().find(|member| member.name == name)
         };
-        let (first, group) = members.iter().rev().find_map(|member| {
-            let group = member.group.as_ref()?;
-            let is_whole = group.members.iter().all(|name| find(group, name).is_some());
-            is_whole.then_some((*member, group))
-        })?;
-        let parts = group.members.iter().filter_map(|name| find(group, name));
+        let is_whole = group.members.iter().all(|name| find(name).is_some())
+            && members.len() == group.members.len()
+            && members
+                .iter()
+                .all(|member| member.group.as_ref() == Some(group));
+        if !is_whole {
+            return None;
+        }
+        let parts = group.members.iter().filter_map(|name| find(name));
         let parts: Vec<Self> = parts.cloned().collect();
         let mut limits = first.limits.clone();
         limits.fuel = parts.iter().map(|part| part.limits.fuel).sum();

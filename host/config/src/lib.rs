@@ -61,7 +61,9 @@ pub use authentication::{Authentication, ClientCertificate, TokenReview};
 pub use cluster::{Cluster, ClusterRegistration};
 pub use everybody::{is_of_namespace, why_everybody};
 pub use exception::{Exception, SharedException};
-pub use group::{Group, GroupExpression, GroupStep, MOST_MEMBERS, MemberVerdict, entries};
+pub use group::{
+    Group, GroupExpression, GroupStep, MOST_MEMBERS, MemberVerdict, entries, together,
+};
 pub use images::{ImageNameError, ImageRefusal, Images};
 pub use limit::{LIMITS, Limit, Limits, Unit};
 pub use listener::Admin;

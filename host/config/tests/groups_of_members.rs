@@ -188,6 +188,19 @@ fn says_what_an_expression_must_not_have() {
         of("signed()"),
         "does not name the member trusted, which would never be called"
     );
+    for (text, result) in [
+        ("true || signed() && trusted()", true),
+        ("signed() && trusted() && false", false),
+        ("signed() || trusted() || !false", true),
+        ("true ? false : signed() || trusted()", false),
+    ] {
+        assert_eq!(
+            of(text),
+            format!(
+                "is {result} whatever the members say, expected an expression that depends on them"
+            )
+        );
+    }
     assert!(of("[signed(), trusted()].exists(x, x)").contains("nothing else of CEL"));
     assert!(
         of("signed() ||").contains("line 1"),
@@ -244,7 +257,7 @@ fn members_are_plugins_with_the_keys_of_their_group() {
 }
 
 #[test]
-fn group_has_the_last_definition_whose_members_are_there() {
+fn group_is_made_of_members_of_one_version_only() {
     let before = Config::parse(FILE, Path::new("/etc")).unwrap().plugins;
     let changed = FILE
         .replace("name: labelled", "name: tagged")
@@ -254,10 +267,15 @@ fn group_has_the_last_definition_whose_members_are_there() {
         PluginConfig::of_group(members).map(|entry| entry.source_in_words())
     };
     let old = Some("group of signed, trusted, labelled".to_owned());
+    assert_eq!(group(&[&before[1], &before[2]]), None);
     let new = Some("group of signed, trusted, tagged".to_owned());
     assert_eq!(group(&[&before[1], &before[2], &before[3]]), old);
-    // The new member is not loaded yet.
-    assert_eq!(group(&[&after[1], &before[2], &before[3]]), old);
+    // Settings of one version with the expression of another would be a group that nobody has written.
+    assert_eq!(group(&[&after[1], &before[2], &before[3]]), None);
+    assert_eq!(
+        group(&[&before[1], &before[2], &before[3], &after[3]]),
+        None
+    );
     assert_eq!(group(&[&after[1], &after[2], &after[3]]), new);
     assert_eq!(group(&[&after[1], &after[2]]), None);
 }
@@ -273,16 +291,24 @@ fn says_what_a_group_must_not_have() {
     let whole = "members: [{ name: a, source: 'file:a.wasm' }], expression: all, message: no";
     assert_eq!(of("", whole), "");
     let found = of(
-        "source: 'file:a.wasm', settings: {}, rollout: {}, conflicts: deny,",
+        "source: 'file:a.wasm', settings: {}, shadow: { source: 'file:b.wasm' }, rollout: {}, conflicts: deny,",
         whole,
     );
     for expected in [
         "plugins[0].source: expected none beside `group`",
         "plugins[0].settings: expected none beside `group`",
-        "plugins[0].rollout: expected none beside `group`",
+        "plugins[0].shadow: expected none beside `group`: to try a change, write a second group with mode: audit",
+        "plugins[0].rollout: expected none beside `group`: to try a change, write a second group with mode: audit",
         "plugins[0].conflicts: expected none beside `group`, because a group only validates",
     ] {
         assert!(found.contains(expected), "{expected}: {found}");
+    }
+    let versions = "members: [{ name: a, source: 'file:a.wasm', shadow: { source: 'file:b.wasm' }, rollout: {} }], \
+                    expression: all, message: no";
+    let found = of("", versions);
+    for key in ["shadow", "rollout"] {
+        let expected = format!("plugins[0].group.members[0].{key}: unknown key");
+        assert!(found.contains(&expected), "{found}");
     }
     let found = of("", "members: [], expression: all, message: ''");
     assert!(

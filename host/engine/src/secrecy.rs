@@ -64,7 +64,7 @@ impl Secrecy {
     /// Combines the secrecy of two calls about the same review.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        if other.withholds() { other } else { self }
+        self.max(other)
     }
 
     /// Records that the plugin learned that something exists at a well-formed `pointer`. Tollgate treats this as a read

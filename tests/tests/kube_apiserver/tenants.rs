@@ -12,7 +12,7 @@ use tollgate_tests::registry::Registry;
 use tollgate_tests::server::{Server, Start, metric};
 use tollgate_tests::{guests, hostile};
 
-use crate::fixtures::{config_map, configuration};
+use crate::fixtures::{config_map, configuration, pod};
 use crate::installed::{SYSTEM, service_account, wait_until};
 use crate::plugins_as_resources::{apply, define, get, plugin, wait_for};
 
@@ -444,4 +444,74 @@ async fn hog_disturbs_nobody(cluster: &Cluster, registry: &Registry, server: &Se
             "{plugin} {kind}"
         );
     }
+}
+
+/// A group of a namespace denies Pods. While a member of its next version is missing, the previous version decides.
+#[tokio::test(flavor = "multi_thread")]
+async fn group_of_a_namespace_changes_as_a_whole() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let Some(cluster) = ClusterStart::default().start() else {
+        return;
+    };
+    let cluster = &cluster;
+    define(cluster);
+    for namespace in [SYSTEM, TEAM_A] {
+        cluster.namespace(namespace);
+    }
+    let actor = std::fs::read(guests::build("actor")).expect("the plugin is built");
+    let source = |tag: &str| format!("oci://{}/tenants/{tag}:1", registry.host());
+    registry.push(&actor, &source("actor"));
+    let service = Service::new(cluster, SYSTEM, "gate").await;
+    let kubeconfig = service_account(cluster);
+    rights_of_tenancy(cluster);
+    let server = tokio::task::block_in_place(|| serve(&kubeconfig, &service, &registry));
+
+    let group = |members: Value, message: &str| {
+        json!({
+            "apiVersion": "tollgate.dev/v1alpha1",
+            "kind": "AdmissionPlugin",
+            "metadata": {"namespace": TEAM_A, "name": "owned"},
+            "spec": {
+                "group": {"members": members, "expression": "any", "message": message},
+                "match": rules("", &["v1"], &["pods"]),
+            },
+        })
+    };
+    let member = |name: &str, tag: &str| json!({"name": name, "source": source(tag), "settings": {"deny": format!("no from {name}")}});
+    let denied = |words: &str| {
+        let said = refusal(cluster, &pod(TEAM_A, "web"));
+        said.filter(|said| said.contains(words))
+    };
+    let first = json!([member("one", "actor"), member("two", "actor")]);
+    apply(cluster, &group(first, "name an owner"));
+    let (said, _) = wait_until("the group denies", || denied("name an owner"));
+    println!("{said}");
+    for words in [
+        "team-a/owned: name an owner",
+        "one: no from one",
+        "two: no from two",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+
+    let second = json!([member("one", "actor"), member("three", "late")]);
+    apply(cluster, &group(second, "name a team"));
+    let place = ["admissionplugin", "owned", "-n", TEAM_A];
+    wait_until("the status names the missing member", || {
+        let object = get(cluster, &place);
+        object["status"]
+            .to_string()
+            .contains("member three")
+            .then_some(())
+    });
+    for _ in 0..20 {
+        assert!(denied("team-a/owned: name an owner").is_some());
+    }
+    registry.push(&actor, &source("late"));
+    wait_until("the next version denies", || {
+        denied("team-a/owned: name a team")
+    });
+    drop(server);
 }

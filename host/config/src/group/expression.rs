@@ -102,6 +102,15 @@ impl GroupExpression {
                 tree
             }
         };
+        // What holds for members that may say either holds whatever they say.
+        let open = vec![Some(MemberVerdict::Faulted); members.len()];
+        if let Ok(Some(result)) = tree.evaluate(&open)
+            && !members.is_empty()
+        {
+            return Err(vec![format!(
+                "is {result} whatever the members say, expected an expression that depends on them"
+            )]);
+        }
         Ok(Self {
             text: text.trim().into(),
             tree: Arc::new(tree),

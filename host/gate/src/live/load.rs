@@ -139,5 +139,6 @@ fn of(code: PluginCode, digest: Arc<str>, stale: Option<String>) -> Loaded<Share
         digest,
         code: Arc::new(code),
         stale,
+        keys: None,
     }
 }

@@ -8,7 +8,7 @@ use tollgate_admission::Phase;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_admission::trace::{ObservedCall, Watch};
 use tollgate_config::condition::{Condition, ConditionError, decide};
-use tollgate_config::{Exception, FailurePolicy, Mode};
+use tollgate_config::{Exception, FailurePolicy, MemberVerdict, Mode};
 use tollgate_engine::{
     Answer, CallError, CallReport, Engine, Fault, Grounds, Overload, Secrecy, Subject,
 };
@@ -66,6 +66,18 @@ pub(super) struct Called {
     pub(super) wall: Duration,
     /// The members that were asked, if the plugin is a group.
     pub(super) members: Vec<MemberReport>,
+    /// What these members have said, with their indexes.
+    pub(super) statements: Vec<(usize, Statement)>,
+}
+
+/// What a validator says about one object, and what that can be based on.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    pub(super) verdict: MemberVerdict,
+    /// The reasons, if it denies.
+    pub(super) denial: Option<Denial>,
+    pub(super) grounds: Grounds,
+    pub(super) secrecy: Secrecy,
 }
 
 /// A plugin's answer or fault, with everything else about the call.
@@ -368,6 +380,23 @@ impl Turn<'_> {
     }
 }
 
+// === impl Statement ===
+
+impl Statement {
+    pub(super) fn of(ended: &Result<Option<Denial>, Fault>, called: &Called) -> Self {
+        Self {
+            verdict: match ended {
+                Ok(None) => MemberVerdict::Allowed,
+                Ok(Some(_)) => MemberVerdict::Denied,
+                Err(_) => MemberVerdict::Faulted,
+            },
+            denial: ended.as_ref().ok().cloned().flatten(),
+            grounds: called.grounds,
+            secrecy: called.secrecy,
+        }
+    }
+}
+
 // === impl Called ===
 
 impl Called {
@@ -383,6 +412,7 @@ impl Called {
             cpu: Duration::ZERO,
             wall: Duration::ZERO,
             members: Vec::new(),
+            statements: Vec::new(),
         }
     }
 
@@ -420,8 +450,20 @@ fn read(report: CallReport) -> Result<Answered, Overload> {
         cpu: report.cpu,
         wall: report.wall,
         members: Vec::new(),
+        statements: Vec::new(),
     };
     Ok((answer, called))
+}
+
+/// The denial of a validator; `None` if it allows. A mutation is a fault.
+pub(super) fn verdict(answer: Result<Answer, Fault>) -> Result<Option<Denial>, Fault> {
+    match answer? {
+        Answer::Allow => Ok(None),
+        Answer::Deny(denial) => Ok(Some(denial)),
+        Answer::Unchanged | Answer::Mutation(..) => Err(Fault::ContractViolation {
+            what: "a validator answered with a mutation".to_owned(),
+        }),
+    }
 }
 
 /// Whether this end settles the review. Later mutators would only see an object that is never stored.

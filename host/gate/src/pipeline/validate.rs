@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_config::Mode;
-use tollgate_engine::{Answer, Engine, Fault, Overload, Subject};
+use tollgate_engine::{Engine, Overload, Subject};
 use tollgate_telemetry::metrics::Metrics;
 
 use super::audit::Audit;
@@ -27,7 +27,7 @@ use super::outcome::{Ended, Report};
 use super::passed_over::{PassedOver, Reason};
 use super::rollout::{Followed, follow_validator};
 use super::template::{Shown, Templates};
-use super::turn::{Beginning, Later, Turn};
+use super::turn::{Beginning, Later, Turn, verdict};
 use crate::plugin::{Answering, Plugin, PluginSet};
 use crate::shadow::Verdict;
 use caller::Caller;
@@ -349,9 +349,9 @@ pub(super) async fn run(
     let request = &subject.request;
     let (answer, mut called) = turn.call(engine, subject, deadline).await?;
     let mut existing = None;
-    let ended = match answer {
-        Ok(Answer::Allow) => Ok(Ended::Allowed),
-        Ok(Answer::Deny(denial)) => match Excusing::of(plugin, request) {
+    let ended = match verdict(answer) {
+        Ok(None) => Ok(Ended::Allowed),
+        Ok(Some(denial)) => match Excusing::of(plugin, request) {
             None => Ok(Ended::Denied(denial)),
             Some(excusing) => {
                 if let Some(first_turns) = first_turns {
@@ -365,9 +365,6 @@ pub(super) async fn run(
                 Ok(split.new.map_or(Ended::Allowed, Ended::Denied))
             }
         },
-        Ok(Answer::Unchanged | Answer::Mutation(..)) => Err(Fault::ContractViolation {
-            what: "a validator answered with a mutation".to_owned(),
-        }),
         Err(fault) => Err(fault),
     };
     if existing.is_some() && matches!(ended, Ok(Ended::Allowed)) {

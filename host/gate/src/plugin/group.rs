@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tollgate_config::{Group as Definition, Match, PluginConfig};
+use tollgate_config::{Group as Definition, Match, PluginConfig, together};
 
 use super::protocol::Manifest;
 use super::set::{LoadedPlugin, Plugin, PluginState};
@@ -27,28 +27,12 @@ pub(super) fn assemble(plugins: Vec<Arc<Plugin>>) -> Vec<Arc<Plugin>> {
     if plugins.iter().all(|plugin| plugin.config.group.is_none()) {
         return plugins;
     }
-    let mut assembled: Vec<Arc<Plugin>> = Vec::with_capacity(plugins.len());
-    for plugin in &plugins {
-        match plugin
-            .config
-            .name
-            .group()
-            .filter(|_| plugin.config.group.is_some())
-        {
-            None => assembled.push(plugin.clone()),
-            Some(name)
-                if assembled
-                    .iter()
-                    .any(|known| known.config.name.as_str() == name) => {}
-            Some(name) => {
-                let members = plugins
-                    .iter()
-                    .filter(|member| member.config.name.group() == Some(name));
-                assembled.extend(group(&members.collect::<Vec<_>>()).map(Arc::new));
-            }
-        }
-    }
-    assembled
+    together(
+        &plugins,
+        |plugin| &plugin.config,
+        Arc::clone,
+        |members| group(members).map(Arc::new),
+    )
 }
 
 /// Makes the plugin that calls the members.

@@ -36,8 +36,10 @@ pub(super) struct Track<C> {
 #[derive(Clone, Debug)]
 struct Inputs {
     config: PluginConfig,
-    /// The stamps of the plugin's file, and of the keys that its artifact must be signed with.
-    stamps: Vec<Option<Stamp>>,
+    /// The stamp of the plugin's file; empty for a reference.
+    source: Vec<Option<Stamp>>,
+    /// The stamps of the keys and trusted roots that the load reads.
+    keys: Arc<[Option<Stamp>]>,
 }
 
 /// A load that is under way.
@@ -69,34 +71,39 @@ struct Why {
 
 impl Inputs {
     fn of(config: &PluginConfig, stamps: &Stamps) -> Self {
-        let stamps = files(config).map(|path| stamps.get(path).copied().flatten());
+        let stamp = |path: &PathBuf| stamps.get(path).copied().flatten();
         Self {
-            stamps: stamps.collect(),
+            source: own_file(config).map(stamp).collect(),
+            keys: key_files(config).map(stamp).collect(),
             config: config.clone(),
         }
     }
 
     fn are(&self, other: &Self) -> bool {
-        self.config.runs_like(&other.config) && self.stamps == other.stamps
-    }
-
-    /// Whether both require the same signatures.
-    fn has_keys_of(&self, other: &Self) -> bool {
-        self.config.signatures == other.config.signatures && self.stamps == other.stamps
+        self.config.runs_like(&other.config)
+            && self.source == other.source
+            && self.keys == other.keys
     }
 }
 
-/// The files that a load reads: the plugin, and the keys and trusted roots that prove who has signed its artifact, and
-/// the images that it may have verified.
+/// The files that a load reads: the plugin, its keys and its trusted roots.
 pub(crate) fn files(config: &PluginConfig) -> impl Iterator<Item = &PathBuf> {
+    own_file(config).chain(key_files(config))
+}
+
+fn own_file(config: &PluginConfig) -> impl Iterator<Item = &PathBuf> {
     let own = match &config.source {
         Source::File(path) => Some(path),
         Source::Oci(_) => None,
     };
-    let images = config.images.iter().flat_map(|images| images.files());
     own.into_iter()
-        .chain(config.signatures.files())
-        .chain(images)
+}
+
+/// The keys and trusted roots that prove who has signed the plugin's artifact, and the images that the plugin may have
+/// verified.
+fn key_files(config: &PluginConfig) -> impl Iterator<Item = &PathBuf> {
+    let images = config.images.iter().flat_map(|images| images.files());
+    config.signatures.files().chain(images)
 }
 
 fn is_file(config: &PluginConfig) -> bool {
@@ -134,7 +141,8 @@ impl<C: Code> State<C> {
                 continue;
             };
             if !track.inputs.are(&inputs) {
-                let at_hand = !is_file(entry) && track.inputs.has_keys_of(&inputs);
+                // A cached artifact counts only if it is signed as today's keys require.
+                let at_hand = !is_file(entry) && track.inputs.config.signatures == entry.signatures;
                 let why = Why {
                     is_requested: true,
                     is_first: true,
@@ -206,7 +214,7 @@ impl<C: Code> State<C> {
     fn begin(&mut self, entry: &PluginConfig, why: Why, now: Instant) -> Option<Step<C>> {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let serving = self.same_code(entry).map(|loaded| loaded.digest);
+        let serving = self.same_code(entry);
         let place = self.place(&entry.name);
         let is_starting = self.start.is_some();
         let replaceable = self.recalls.contains_key(&entry.name);
@@ -221,6 +229,16 @@ impl<C: Code> State<C> {
             .as_ref()
             .filter(|_| why.holds_back && !is_file(entry))
             .and_then(|trouble| trouble.held_back(now).cloned());
+        // Code is bound to the keys that its load has read, so changed keys need a whole load.
+        let has_read_keys = |loaded: &&Loaded<C>| {
+            track.inputs.keys.is_empty() || loaded.keys.as_ref() == Some(&track.inputs.keys)
+        };
+        // If a signature is required and the last load failed, the artifact is checked from scratch.
+        let have = serving
+            .as_ref()
+            .filter(|_| is_file(entry) || !is_doubted)
+            .filter(has_read_keys)
+            .map(|loaded| loaded.digest.clone());
         track.load = Some(Load {
             ticket,
             began: now,
@@ -232,8 +250,7 @@ impl<C: Code> State<C> {
         Some(Step::Load(Order {
             ticket,
             config: entry.clone(),
-            // If a signature is required and the last load failed, the artifact is checked from scratch.
-            have: serving.clone().filter(|_| is_file(entry) || !is_doubted),
+            have,
             serves: serving.is_some(),
             held_back,
             at_hand: in_force,
@@ -303,7 +320,13 @@ impl<C: Code> State<C> {
                     return steps;
                 }
             },
-            Ok(Outcome::New { loaded, is_cached }) => (loaded, is_cached),
+            Ok(Outcome::New {
+                mut loaded,
+                is_cached,
+            }) => {
+                loaded.keys = Some(track.inputs.keys.clone());
+                (loaded, is_cached)
+            }
         };
         let (digest, stale) = (loaded.digest.clone(), loaded.stale.clone());
         let fits = loaded.code.fits(&entry);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tollgate_config::stamp::Stamp;
 use tollgate_config::{FailurePolicy, Mode, PluginConfig};
 
 /// A plugin's code, ready to be called. Opaque to the reconciler, whose decisions do not depend on WebAssembly. Cloning
@@ -24,6 +25,8 @@ pub(crate) struct Loaded<C> {
     pub(crate) code: C,
     /// The reason why the registry may have another version by now.
     pub(crate) stale: Option<String>,
+    /// The stamps of the keys and trusted roots that its load has read; `None` if they are not known.
+    pub(crate) keys: Option<Arc<[Option<Stamp>]>>,
 }
 
 /// A plugin in effect: the entry that applies, and the code that serves.

@@ -13,6 +13,9 @@
 //!
 //! These rules apply to the plugins of the cluster. Plugins of namespaces have authors who do not know each other, so
 //! no plugin waits for one of them. Each keeps its own previous code until its new code is ready.
+//!
+//! The members of a group take effect together, in the cluster and in namespaces, and in each mode. A changed group keeps
+//! its previous members until all new ones are ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,75 +52,91 @@ pub(super) trait Known<C> {
     fn failure(&self, entry: &PluginConfig) -> (String, Option<Arc<str>>);
 }
 
+/// An entry under `plugins` with the plugins that it stands for: one plugin, or the members of a group. They take effect
+/// together, because a part of a group says nothing, and members of two versions of a group must not be mixed.
+struct Unit<'p, C> {
+    /// The desired plugins; empty if the configuration removes the entry.
+    desired: Vec<&'p PluginConfig>,
+    /// The plugins of the entry that are in force.
+    places: Vec<&'p Place<C>>,
+}
+
 /// Decides which places take effect after the places `in_force`.
 pub(super) fn place<C: Code>(
     desired: &[PluginConfig],
     in_force: &[Place<C>],
     known: &impl Known<C>,
 ) -> Placement<C> {
-    let before: BTreeMap<&PluginName, &Place<C>> = in_force
-        .iter()
-        .map(|place| (&place.config.name, place))
-        .collect();
-    let serves = |place: &Place<C>| {
-        place.code().is_some() || (place.is_failed() && known.is_to_come(&place.config.name))
-    };
-    let is_awaited = |entry: &&PluginConfig| {
-        let changed = match before.get(&entry.name) {
-            None => true,
-            // The failurePolicy already decides for this plugin, and continues to under the current entry.
-            Some(place) if place.is_failed() && !serves(place) => false,
-            Some(place) => place.config != **entry,
-        };
-        is_held_together(entry) && changed && known.ready(entry).is_none()
-    };
-    let awaited: BTreeSet<PluginName> = desired
-        .iter()
-        .filter(is_awaited)
+    let units = units(desired, in_force);
+    let missing = units.iter().flat_map(|unit| unit.missing(known));
+    let awaited: BTreeSet<PluginName> = missing
+        .filter(|entry| is_held_together(entry))
         .map(|entry| entry.name.clone())
         .collect();
     let holds = !awaited.is_empty();
     let mut held = BTreeMap::new();
     let mut next: BTreeMap<PluginName, Place<C>> = BTreeMap::new();
-    for entry in desired {
-        let place = before.get(&entry.name).copied();
-        let kept = place.filter(|place| {
-            holds && is_held_together(entry) && enforces(&place.config) && serves(place)
-        });
-        let placed = match kept.filter(|place| place.config != *entry) {
-            Some(place) => {
-                if !awaited.contains(&entry.name) {
-                    held.insert(entry.name.clone(), HeldBecause::Changed);
-                }
-                Some(refreshed(place, entry, known))
-            }
-            None => of_entry(entry, place, serves, known),
+    let mut order: Vec<&PluginName> = Vec::with_capacity(desired.len());
+    for unit in &units {
+        let is_held = holds && unit.is_held(known);
+        if is_held {
+            let because = unit.held_because();
+            held.extend(because.filter(|(name, _)| !awaited.contains(name)));
+        }
+        let placed = if is_held || unit.waits(known) {
+            order.extend(unit.places.iter().map(|place| &place.config.name));
+            unit.kept(known)
+        } else {
+            order.extend(unit.desired.iter().map(|entry| &entry.name));
+            unit.renewed(known)
         };
-        next.extend(placed.map(|place| (entry.name.clone(), place)));
-    }
-    let is_desired: BTreeSet<&PluginName> = desired.iter().map(|entry| &entry.name).collect();
-    let removed = in_force.iter().filter(|place| {
-        holds
-            && !is_desired.contains(&place.config.name)
-            && is_held_together(&place.config)
-            && (serves(place) || place.denies_by_fault())
-    });
-    for place in removed {
-        held.insert(place.config.name.clone(), HeldBecause::Removed);
-        next.insert(place.config.name.clone(), place.clone());
+        next.extend(
+            placed
+                .into_iter()
+                .map(|place| (place.config.name.clone(), place)),
+        );
     }
     keep_versions(desired, in_force, &mut next);
-    let order = if holds {
-        kept_order(desired, in_force)
-    } else {
-        desired.iter().map(|entry| &entry.name).collect()
-    };
+    if holds {
+        order = kept_order(desired, in_force);
+    }
     let places = order.into_iter().filter_map(|name| next.remove(name));
     Placement {
         places: places.collect(),
         awaited,
         held,
     }
+}
+
+/// Puts the plugins of each entry together, in the desired order. A shadow is on its own, because it decides nothing.
+fn units<'p, C: Code>(desired: &'p [PluginConfig], in_force: &'p [Place<C>]) -> Vec<Unit<'p, C>> {
+    let key = |config: &'p PluginConfig| {
+        if config.is_shadow() {
+            config.name.as_str()
+        } else {
+            config.name.entry()
+        }
+    };
+    let mut units: Vec<Unit<'p, C>> = Vec::with_capacity(desired.len());
+    let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut index_of = |config: &'p PluginConfig, units: &mut Vec<Unit<'p, C>>| {
+        *known.entry(key(config)).or_insert_with(|| {
+            units.push(Unit {
+                desired: Vec::new(),
+                places: Vec::new(),
+            });
+            units.len() - 1
+        })
+    };
+    for entry in desired {
+        let index = index_of(entry, &mut units);
+        units[index].desired.push(entry);
+    }
+    for place in in_force {
+        let index = index_of(&place.config, &mut units);
+        units[index].places.push(place);
+    }
+    units
 }
 
 /// Keeps the new version of a rollout for as long as its plugin is held at the entry with this rollout. Otherwise the old
@@ -144,40 +163,9 @@ fn is_held_together(entry: &PluginConfig) -> bool {
     enforces(entry) && entry.name.namespace().is_none()
 }
 
-/// The place of an entry that is not held.
-fn of_entry<C: Code>(
-    entry: &PluginConfig,
-    place: Option<&Place<C>>,
-    serves: impl Fn(&Place<C>) -> bool,
-    known: &impl Known<C>,
-) -> Option<Place<C>> {
-    if !entry.enabled {
-        return Some(Place::new(entry.clone(), Serving::Disabled));
-    }
-    if let Some(loaded) = known.ready(entry) {
-        return Some(Place::new(entry.clone(), Serving::Code(loaded)));
-    }
-    let place = place?;
-    match &place.serving {
-        Serving::Disabled => None,
-        Serving::Failed { .. } if !serves(place) => {
-            let (reason, digest) = known.failure(entry);
-            Some(Place::new(
-                entry.clone(),
-                Serving::Failed { reason, digest },
-            ))
-        }
-        // The previous code goes on under its previous entry. If the desired mode does not enforce, that mode applies
-        // at once.
-        Serving::Code(_) | Serving::Failed { .. } => {
-            let mut config = place.config.clone();
-            if !enforces(entry) {
-                config.set_mode(entry.mode);
-                config.end_rollout();
-            }
-            Some(Place::new(config, place.serving.clone()))
-        }
-    }
+/// Whether the plugin has code to call, or may still get the version that served before this start.
+fn serves<C: Code>(place: &Place<C>, known: &impl Known<C>) -> bool {
+    place.code().is_some() || (place.is_failed() && known.is_to_come(&place.config.name))
 }
 
 /// A held place, with newer code if there is any. Another version of a file or a tag is not a change of the
@@ -190,6 +178,116 @@ fn refreshed<C: Code>(place: &Place<C>, entry: &PluginConfig, known: &impl Known
     match newer {
         Some(loaded) => Place::new(place.config.clone(), Serving::Code(loaded)),
         None => place.clone(),
+    }
+}
+
+// === impl Unit ===
+
+impl<'p, C: Code> Unit<'p, C> {
+    fn place(&self, name: &PluginName) -> Option<&'p Place<C>> {
+        let mut places = self.places.iter();
+        places.find(|place| place.config.name == *name).copied()
+    }
+
+    fn entry(&self, name: &PluginName) -> Option<&'p PluginConfig> {
+        let mut desired = self.desired.iter();
+        desired.find(|entry| entry.name == *name).copied()
+    }
+
+    /// Whether a part of the entry has code. If none has, the failurePolicy decides.
+    fn serves(&self, known: &impl Known<C>) -> bool {
+        self.places.iter().any(|place| serves(place, known))
+    }
+
+    /// The plugins without which the desired entry cannot take effect.
+    fn missing(&self, known: &impl Known<C>) -> Vec<&'p PluginConfig> {
+        let is_missing = |entry: &&&PluginConfig| {
+            let is_changed = match self.place(&entry.name) {
+                None => self.places.is_empty() || self.serves(known),
+                // The failurePolicy already decides for this plugin, and continues to under the current entry.
+                Some(place) if place.is_failed() && !serves(place, known) => false,
+                Some(place) => place.config != ***entry,
+            };
+            is_changed && known.ready(entry).is_none()
+        };
+        self.desired.iter().filter(is_missing).copied().collect()
+    }
+
+    /// Whether the places in force are held while an entry is awaited.
+    fn is_held(&self, known: &impl Known<C>) -> bool {
+        let mut places = self.places.iter();
+        let Some(first) = self.desired.first() else {
+            return places.any(|place| {
+                is_held_together(&place.config) && (serves(place, known) || place.denies_by_fault())
+            });
+        };
+        is_held_together(first)
+            && places.any(|place| enforces(&place.config) && serves(place, known))
+            && self.held_because().next().is_some()
+    }
+
+    /// The change that a hold keeps back, for each plugin in force.
+    fn held_because(&self) -> impl Iterator<Item = (PluginName, HeldBecause)> {
+        self.places.iter().filter_map(|place| {
+            let name = &place.config.name;
+            let because = match self.entry(name) {
+                None => HeldBecause::Removed,
+                Some(entry) if place.config != *entry => HeldBecause::Changed,
+                Some(_) => return None,
+            };
+            Some((name.clone(), because))
+        })
+    }
+
+    /// Whether the places in force stay until every desired plugin of the entry is ready.
+    fn waits(&self, known: &impl Known<C>) -> bool {
+        let is_enabled = self.desired.first().is_some_and(|entry| entry.enabled);
+        is_enabled && self.serves(known) && !self.missing(known).is_empty()
+    }
+
+    /// The places in force, which go on under their previous entry. If the desired mode does not enforce, that mode applies
+    /// at once.
+    fn kept(&self, known: &impl Known<C>) -> Vec<Place<C>> {
+        let relief = self.desired.first().filter(|entry| !enforces(entry));
+        let places = self.places.iter().map(|place| {
+            let mut kept = match self.entry(&place.config.name) {
+                Some(entry) => refreshed(place, entry, known),
+                None => Place::clone(place),
+            };
+            if let Some(entry) = relief {
+                kept.config.set_mode(entry.mode);
+                kept.config.end_rollout();
+            }
+            kept
+        });
+        places.collect()
+    }
+
+    /// The places of the desired entry. None if it waits for a plugin, and nothing else serves meanwhile.
+    fn renewed(&self, known: &impl Known<C>) -> Vec<Place<C>> {
+        let is_enabled = self.desired.first().is_some_and(|entry| entry.enabled);
+        if is_enabled && !self.missing(known).is_empty() {
+            return Vec::new();
+        }
+        let desired = self.desired.iter();
+        desired.map(|entry| self.of_entry(entry, known)).collect()
+    }
+
+    fn of_entry(&self, entry: &PluginConfig, known: &impl Known<C>) -> Place<C> {
+        if !entry.enabled {
+            return Place::new(entry.clone(), Serving::Disabled);
+        }
+        if let Some(loaded) = known.ready(entry) {
+            return Place::new(entry.clone(), Serving::Code(loaded));
+        }
+        match self.place(&entry.name) {
+            // Nothing has changed. The version that served before this start may still be recalled.
+            Some(place) if serves(place, known) => place.clone(),
+            Some(_) | None => {
+                let (reason, digest) = known.failure(entry);
+                Place::new(entry.clone(), Serving::Failed { reason, digest })
+            }
+        }
     }
 }
 

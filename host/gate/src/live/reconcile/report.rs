@@ -109,7 +109,8 @@ impl Held {
     pub(crate) fn what_to_do(&self, name: &PluginName) -> String {
         let awaited = self.because_of();
         format!(
-            "correct or remove plugin {awaited}; to disable plugin {name} at once, give it an entry with enabled: false"
+            "correct or remove plugin {awaited}; to disable plugin {} at once, give it an entry with enabled: false",
+            name.entry()
         )
     }
 }

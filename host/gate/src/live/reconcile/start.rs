@@ -140,12 +140,21 @@ impl<C: Code> State<C> {
             let holding = self.holding.as_ref().filter(|_| holds);
             holding.is_some_and(|holding| holding.plugins.contains_key(name))
         };
+        // The previous plugins of an entry stay together while a new one is given up.
+        let is_kept = |name: &PluginName| {
+            let place = self.place(name);
+            let is_previous = place.is_some_and(|place| self.entry(name) != Some(&place.config));
+            let mut others = self.desired.iter().filter(|other| !other.is_shadow());
+            is_previous
+                && others
+                    .any(|other| other.name.entry() == name.entry() && is_given_up(&other.name))
+        };
         let needed: Vec<PluginName> = self
             .recalls
             .iter()
             .filter(|(_, recall)| matches!(recall, Recall::Ready { .. }))
             .map(|(name, _)| name)
-            .filter(|name| is_given_up(name) || is_held(name))
+            .filter(|name| is_given_up(name) || is_held(name) || is_kept(name))
             .cloned()
             .collect();
         let mut steps = Vec::new();

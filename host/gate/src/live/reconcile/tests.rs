@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate_config::Config;
 use tollgate_config::stamp::Stamp;
+use tollgate_config::{Config, Source};
 
 use super::*;
 
@@ -122,7 +122,7 @@ impl World {
         self.observe(Ok(entries(text)), true, true);
     }
 
-    /// Replaces a plugin's file with another version.
+    /// Replaces a plugin's file, or a key, with another version.
     fn replace(&mut self, file: &str, text: &str) {
         *self.versions.entry(Path::new("/").join(file)).or_default() += 1;
         self.read(text);
@@ -180,6 +180,11 @@ impl World {
         *found
             .unwrap_or_else(|| panic!("{name} is not being loaded"))
             .0
+    }
+
+    /// The order of the load that is under way.
+    fn order(&self, name: &str) -> &Order {
+        &self.loads[&self.ticket(name)]
     }
 
     fn is_loading(&self, name: &str) -> bool {
@@ -241,7 +246,10 @@ impl World {
     }
 
     fn digest(&self, config: &PluginConfig) -> Arc<str> {
-        let path = files(config).next().cloned().unwrap_or_default();
+        let path = match &config.source {
+            Source::File(path) => path.clone(),
+            Source::Oci(_) => std::path::PathBuf::new(),
+        };
         let version = self.versions.get(&path).copied().unwrap_or_default();
         format!("{}@{version}", config.source).into()
     }
@@ -272,12 +280,22 @@ impl World {
             .collect()
     }
 
-    fn config(&self, name: &str) -> &PluginConfig {
+    fn place(&self, name: &str) -> &Place<TestCode> {
         let mut places = self.published.iter().flatten();
         let place = places.find(|place| place.config.name.as_str() == name);
-        &place
-            .unwrap_or_else(|| panic!("{name} is not in force"))
-            .config
+        place.unwrap_or_else(|| panic!("{name} is not in force"))
+    }
+
+    fn config(&self, name: &str) -> &PluginConfig {
+        &self.place(name).config
+    }
+
+    /// The code that serves.
+    fn code(&self, name: &str) -> TestCode {
+        let code = self.place(name).code();
+        code.unwrap_or_else(|| panic!("{name} has no code"))
+            .code
+            .clone()
     }
 }
 
@@ -317,9 +335,21 @@ fn entries(text: &str) -> Vec<PluginConfig> {
         Config::parse(&text, Path::new("/")).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let mut entries = config.take_plugins();
     for entry in &mut entries {
-        if let Some((namespace, name)) = entry.name.as_str().split_once(OF_NAMESPACE) {
-            entry.name = PluginName::of_tenant(namespace, name).unwrap();
+        let Some((namespace, name)) = entry.name.entry().split_once(OF_NAMESPACE) else {
+            continue;
+        };
+        let name = PluginName::of_tenant(namespace, name).unwrap();
+        if let Some(group) = entry.group.as_deref() {
+            let name = name.clone();
+            entry.group = Some(Arc::new(tollgate_config::Group {
+                name,
+                ..group.clone()
+            }));
         }
+        entry.name = match entry.name.member() {
+            Some(member) => name.of_member(member),
+            None => name,
+        };
     }
     entries
 }
@@ -333,6 +363,7 @@ fn loaded(config: &PluginConfig, digest: Arc<str>) -> Loaded<TestCode> {
             has_rules: !config.source.to_string().contains("without-rules"),
         },
         stale: None,
+        keys: None,
     }
 }
 

@@ -112,3 +112,10 @@ async fn costly_condition_without_place_before_deadline_is_unclear() {
         fault.message
     );
 }
+
+#[test]
+fn mutation_of_a_validator_is_a_fault() {
+    assert!(matches!(verdict(Ok(Answer::Allow)), Ok(None)));
+    let fault = verdict(Ok(Answer::Unchanged)).unwrap_err();
+    assert_eq!(fault.kind(), "contract-violation");
+}

@@ -16,6 +16,9 @@
 //! The exception are pod templates. The plugin got the creation of a Pod, so the second call is the creation of the
 //! old template's Pod. No rule about changes can have denied it.
 //!
+//! **Groups.** The reasons of each member are compared on their own, and members are asked that the expression has not
+//! needed so far (`members`).
+//!
 //! **Rules about user or time.** A rule about who may change an object denies the old object as well, and so does a
 //! rule about the time. The host tells such rules apart from a rule about the object by what the plugin asked for
 //! ([`Grounds`]). A plugin cannot deny by something that it has not asked for. So `existingViolations: allow` excuses
@@ -35,6 +38,7 @@
 
 #[doc(hidden)]
 pub mod fuzzing;
+mod members;
 mod places;
 mod removal;
 mod split;
@@ -43,15 +47,16 @@ mod steps;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::pipeline::turn::{Called, Turn};
+use crate::pipeline::turn::{Called, Statement, Turn, verdict};
 use crate::plugin::Plugin;
+use members::split_members;
 use removal::only_removes;
 use split::{Split, split};
 use steps::Steps;
 use tollgate_admission::Denial;
 use tollgate_admission::review::request::{AdmissionRequest, Operation};
-use tollgate_config::ExistingViolations;
-use tollgate_engine::{Answer, Engine, Grounds, Overload, Subject};
+use tollgate_config::{ExistingViolations, MemberVerdict};
+use tollgate_engine::{Engine, Grounds, Overload, Subject};
 use tollgate_json::document::Json;
 
 /// An UPDATE that may be allowed because its violations existed before.
@@ -70,6 +75,16 @@ struct Objects<'r> {
     request: &'r AdmissionRequest,
     new: &'r Json,
     old: &'r Json,
+}
+
+/// One look at whether a denial existed before.
+struct Look<'l> {
+    excusing: Excusing<'l>,
+    plugin: &'l Plugin,
+    engine: &'l Engine,
+    deadline: Instant,
+    /// Whether the request only removes finalizers and owners of an object that is being deleted.
+    only_collects: bool,
 }
 
 /// If the two objects have fewer values together, they are compared on this thread. This takes a millisecond at most.
@@ -115,14 +130,23 @@ impl<'r> Excusing<'r> {
                 })
                 .await
                 .unwrap_or(false);
-        let is_excusable = |grounds: Grounds, is_withheld: bool| {
-            // Once the plugin has read a Secret's content, the host withholds all its texts, so they are all equal.
-            // Old reasons cannot be told from new ones then. Only garbage collection is excused, because the reasons
-            // do not matter for it.
-            self.is_excusable(only_collects, grounds) && (only_collects || !is_withheld)
+        let look = Look {
+            excusing: self,
+            plugin: turn.plugin,
+            engine,
+            deadline,
+            only_collects,
         };
-        let is_withheld = called.secrecy.withholds();
-        if !is_excusable(called.grounds, is_withheld) {
+        if let Some(group) = &turn.plugin.group {
+            return split_members(&look, group, denial, called).await;
+        }
+        let denied = Statement {
+            verdict: MemberVerdict::Denied,
+            denial: None,
+            grounds: called.grounds,
+            secrecy: called.secrecy,
+        };
+        if !look.is_excusable(&denied) {
             return Ok(Split::new(denial));
         }
         let subject = Subject {
@@ -131,34 +155,8 @@ impl<'r> Excusing<'r> {
         };
         let (answer, again) = turn.call(engine, &subject, deadline).await?;
         called.add_cost(&again);
-        let Ok(Answer::Deny(old)) = answer else {
-            return Ok(Split::new(denial));
-        };
-        let is_withheld_again = again.secrecy.withholds();
-        if !is_excusable(called.grounds.and(again.grounds), is_withheld_again) {
-            return Ok(Split::new(denial));
-        }
-        if is_withheld || is_withheld_again {
-            // If only the second call's texts are withheld, they do not match the first call's.
-            return Ok(if is_withheld {
-                Split::existing(denial)
-            } else {
-                Split::new(denial)
-            });
-        }
-        let copy = denial.clone();
-        let comparison = self.compare(engine, deadline, move |objects, steps| {
-            split(copy, &old, objects, only_collects, steps)
-        });
-        Ok(comparison.await.unwrap_or_else(|| {
-            tracing::info!(
-                plugin = turn.plugin.config.name.as_str(),
-                uid = self.request.uid,
-                "cannot tell existing violations from new ones, so all count as new: comparing the objects costs too \
-                 much"
-            );
-            Split::new(denial)
-        }))
+        let before = Statement::of(&verdict(answer), &again);
+        Ok(look.split(denial, &denied, &before).await)
     }
 
     /// Whether a plugin that asked for `grounds` can have denied something that existed before.
@@ -187,6 +185,66 @@ impl<'r> Excusing<'r> {
         let request = self.request.clone();
         let work = move || work(Objects::of(&request)?, &mut Steps::default());
         engine.offload().run(deadline, work).await.flatten()
+    }
+}
+
+// === impl Look ===
+
+impl Look<'_> {
+    /// Whether a plugin with this statement can have denied something that existed before.
+    ///
+    /// Once the plugin has read a Secret's content, the host withholds all its texts, so they are all equal. Old reasons
+    /// cannot be told from new ones then. Only garbage collection is excused, because the reasons do not matter for it.
+    fn is_excusable(&self, statement: &Statement) -> bool {
+        let is_known = self.only_collects || !statement.secrecy.withholds();
+        is_known
+            && self
+                .excusing
+                .is_excusable(self.only_collects, statement.grounds)
+    }
+
+    /// Separates the new reasons of a denial from existing ones. `new` is the statement with this denial, and `old` is
+    /// what the plugin says about the old object.
+    async fn split(&self, denial: Denial, new: &Statement, old: &Statement) -> Split {
+        let Some(before) = old.denial.clone() else {
+            return Split::new(denial);
+        };
+        let both = Statement {
+            denial: None,
+            grounds: new.grounds.and(old.grounds),
+            ..*old
+        };
+        if !self.is_excusable(&both) {
+            return Split::new(denial);
+        }
+        if new.secrecy.withholds() {
+            return Split::existing(denial);
+        }
+        if old.secrecy.withholds() {
+            // If only the second call's texts are withheld, they do not match the first call's.
+            return Split::new(denial);
+        }
+        let (copy, only_collects) = (denial.clone(), self.only_collects);
+        let comparison =
+            self.compare(move |objects, steps| split(copy, &before, objects, only_collects, steps));
+        comparison.await.unwrap_or_else(|| {
+            tracing::info!(
+                plugin = self.plugin.config.name.as_str(),
+                uid = self.excusing.request.uid,
+                "cannot tell existing violations from new ones, so all count as new: comparing the objects costs too \
+                 much"
+            );
+            Split::new(denial)
+        })
+    }
+
+    /// Compares the objects within the limit of steps. Returns none if the steps or the time run out.
+    async fn compare<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Objects<'_>, &mut Steps) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let excusing = &self.excusing;
+        excusing.compare(self.engine, self.deadline, work).await
     }
 }
 

@@ -12,8 +12,19 @@ use tollgate_engine::{Answer, Engine, Fault, Overload, Subject};
 use tollgate_telemetry::metrics::Outcome;
 
 use crate::pipeline::outcome::MemberReport;
-use crate::pipeline::turn::{Answered, Called, Turn};
-use crate::plugin::{Group, Plugin};
+use crate::pipeline::turn::{Answered, Called, Statement, Turn, verdict};
+use crate::plugin::Group;
+
+/// A group that is being asked about one object.
+pub(super) struct Asking<'g> {
+    group: &'g Group,
+    engine: &'g Engine,
+    subject: &'g Subject,
+    deadline: Instant,
+    /// Everything about the calls of the members, with their statements.
+    pub(super) called: Called,
+    first_fault: Option<Fault>,
+}
 
 /// Asks the members, and makes one answer of theirs. Everything else about the calls is added up.
 pub(in crate::pipeline) async fn call(
@@ -22,80 +33,122 @@ pub(in crate::pipeline) async fn call(
     subject: &Subject,
     deadline: Instant,
 ) -> Result<Answered, Overload> {
-    let mut called = Called::nothing(&subject.request);
-    let mut known = vec![None; group.members.len()];
-    let mut denials: Vec<(Arc<str>, Denial)> = Vec::new();
-    let mut first_fault: Option<Fault> = None;
-    loop {
-        let index = match group.definition.expression.step(&known) {
-            GroupStep::Settled(true) => return Ok((Ok(Answer::Allow), called)),
-            GroupStep::Settled(false) => {
-                let denial = denial(&group.definition.message, denials);
-                return Ok((Ok(Answer::Deny(denial)), called));
-            }
-            GroupStep::Unknown => {
-                let fault = first_fault.unwrap_or_else(|| Fault::ContractViolation {
+    let mut asking = Asking::new(group, engine, subject, deadline);
+    let answer = match asking.settle().await? {
+        GroupStep::Settled(true) => Ok(Answer::Allow),
+        GroupStep::Settled(false) => Ok(Answer::Deny(asking.denial())),
+        GroupStep::Ask(_) | GroupStep::Unknown => {
+            Err(asking
+                .first_fault
+                .unwrap_or_else(|| Fault::ContractViolation {
                     what: "the expression of the group has no result".to_owned(),
-                });
-                return Ok((Err(fault), called));
-            }
-            GroupStep::Ask(index) => index,
-        };
-        let member = &group.members[index];
-        let name = group.definition.members[index].clone();
-        let (answer, of_member) = ask(member, engine, subject, deadline).await?;
-        let verdict = match answer {
-            Ok(Answer::Allow) => MemberVerdict::Allowed,
-            Ok(Answer::Deny(denial)) => {
-                denials.push((name.clone(), denial));
-                MemberVerdict::Denied
-            }
-            Ok(Answer::Unchanged | Answer::Mutation(..)) => {
-                let what = "a validator answered with a mutation".to_owned();
-                keep(&mut first_fault, &name, Fault::ContractViolation { what });
-                MemberVerdict::Faulted
-            }
-            Err(fault) => {
-                keep(&mut first_fault, &name, fault);
-                MemberVerdict::Faulted
-            }
-        };
-        known[index] = Some(verdict);
-        add(&mut called, name, verdict, of_member);
-    }
+                }))
+        }
+    };
+    Ok((answer, asking.called))
 }
 
-/// Calls one member, and counts the call in the member's own metrics.
-async fn ask(
-    member: &Arc<Plugin>,
-    engine: &Engine,
-    subject: &Subject,
-    deadline: Instant,
-) -> Result<Answered, Overload> {
-    let turn = Turn {
-        plugin: member,
-        phase: Phase::Validate,
-    };
-    let (answer, called) = turn.call_alone(engine, subject, deadline).await?;
-    let outcome = match &answer {
-        Ok(Answer::Allow) => Outcome::Allowed,
-        Ok(Answer::Deny(_)) => Outcome::Denied,
-        Ok(Answer::Unchanged | Answer::Mutation(..)) | Err(_) => Outcome::Fault,
-    };
-    member.metrics.call(Phase::Validate, outcome, called.cost());
-    if let Err(fault) = &answer {
-        let policy = member.config.failure_policy.as_str();
-        member.metrics.fault(Phase::Validate, fault.kind(), policy);
-        turn.log_fault(&subject.request, fault, &called);
-    }
-    Ok((answer, called))
-}
+// === impl Asking ===
 
-fn keep(first: &mut Option<Fault>, name: &Arc<str>, fault: Fault) {
-    first.get_or_insert_with(|| Fault::OfMember {
-        member: name.clone(),
-        fault: Box::new(fault),
-    });
+impl<'g> Asking<'g> {
+    pub(super) fn new(
+        group: &'g Group,
+        engine: &'g Engine,
+        subject: &'g Subject,
+        deadline: Instant,
+    ) -> Self {
+        Self {
+            group,
+            engine,
+            subject,
+            deadline,
+            called: Called::nothing(&subject.request),
+            first_fault: None,
+        }
+    }
+
+    /// Asks members until the expression needs no further one.
+    async fn settle(&mut self) -> Result<GroupStep, Overload> {
+        loop {
+            match self.group.definition.expression.step(&self.verdicts()) {
+                GroupStep::Ask(index) => self.ask(index).await?,
+                step => return Ok(step),
+            }
+        }
+    }
+
+    /// Whether the group denies the object.
+    pub(super) async fn denies(&mut self) -> Result<bool, Overload> {
+        Ok(self.settle().await? == GroupStep::Settled(false))
+    }
+
+    /// The verdicts of the members that were asked.
+    pub(super) fn verdicts(&self) -> Vec<Option<MemberVerdict>> {
+        let mut verdicts = vec![None; self.group.members.len()];
+        for (index, statement) in &self.called.statements {
+            verdicts[*index] = Some(statement.verdict);
+        }
+        verdicts
+    }
+
+    /// Returns what a member says. Asks the member if it was not asked yet.
+    pub(super) async fn statement(&mut self, index: usize) -> Result<&Statement, Overload> {
+        let of_member = |(of, _): &(usize, Statement)| *of == index;
+        let at = match self.called.statements.iter().position(of_member) {
+            Some(at) => at,
+            None => {
+                self.ask(index).await?;
+                self.called.statements.len() - 1
+            }
+        };
+        Ok(&self.called.statements[at].1)
+    }
+
+    /// Calls one member, and counts the call in the member's own metrics.
+    pub(super) async fn ask(&mut self, index: usize) -> Result<(), Overload> {
+        if !self.called.statements.is_empty() {
+            // The other validators of the review get their first turn before the second member.
+            tokio::task::yield_now().await;
+        }
+        let member = &self.group.members[index];
+        let turn = Turn {
+            plugin: member,
+            phase: Phase::Validate,
+        };
+        let answered = turn.call_alone(self.engine, self.subject, self.deadline);
+        let (answer, called) = answered.await?;
+        let ended = verdict(answer);
+        let outcome = match &ended {
+            Ok(None) => Outcome::Allowed,
+            Ok(Some(_)) => Outcome::Denied,
+            Err(_) => Outcome::Fault,
+        };
+        member.metrics.call(Phase::Validate, outcome, called.cost());
+        if let Err(fault) = &ended {
+            let policy = member.config.failure_policy.as_str();
+            member.metrics.fault(Phase::Validate, fault.kind(), policy);
+            turn.log_fault(&self.subject.request, fault, &called);
+        }
+        let statement = Statement::of(&ended, &called);
+        let name = self.group.definition.members[index].clone();
+        if let Err(fault) = ended {
+            self.first_fault.get_or_insert_with(|| Fault::OfMember {
+                member: name.clone(),
+                fault: Box::new(fault),
+            });
+        }
+        add(&mut self.called, name, statement.verdict, called);
+        self.called.statements.push((index, statement));
+        Ok(())
+    }
+
+    /// Makes the denial of the group: its own message, and the reasons of every member that denied.
+    fn denial(&self) -> Denial {
+        let statements = self.called.statements.iter();
+        let denials =
+            statements.filter_map(|(index, statement)| Some((*index, statement.denial.clone()?)));
+        denial(self.group, denials)
+    }
 }
 
 /// Adds what a member has done beside its verdict. Its texts get its name, because they are shown as the group's.
@@ -122,9 +175,10 @@ fn add(called: &mut Called, name: Arc<str>, verdict: MemberVerdict, of_member: C
     });
 }
 
-/// Makes the denial of a group: its own message, and the reasons of every member that denied.
-fn denial(message: &str, denials: Vec<(Arc<str>, Denial)>) -> Denial {
-    let causes = denials.into_iter().flat_map(|(name, denial)| {
+/// Makes a denial of a group from those of its members.
+pub(super) fn denial(group: &Group, denials: impl IntoIterator<Item = (usize, Denial)>) -> Denial {
+    let causes = denials.into_iter().flat_map(|(index, denial)| {
+        let name = &group.definition.members[index];
         let causes = if denial.causes.is_empty() {
             vec![Cause {
                 message: denial.message,
@@ -140,7 +194,7 @@ fn denial(message: &str, denials: Vec<(Arc<str>, Denial)>) -> Denial {
         })
     });
     Denial {
-        message: message.to_owned(),
+        message: group.definition.message.to_string(),
         code: None,
         reason: None,
         causes: causes.collect(),

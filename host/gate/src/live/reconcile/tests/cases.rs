@@ -713,3 +713,306 @@ fn changed_keys_query_registry_and_changed_settings_do_not() {
     let order = world.loads.values().next().unwrap();
     assert_eq!((&order.at_hand, &order.have), (&None, &None));
 }
+
+const SOURCES: [&str; 2] = ["oci://registry.example.com/guard:1", "file:/guard.wasm"];
+
+/// An entry that has images verified with the key `/key.pem`.
+fn with_images(source: &str, settings: &str) -> String {
+    format!(
+        "guard: source: '{source}', settings: {{ {settings} }}, images: {{ registries: [registry.example.com], policies: \
+         [{{ name: release, signers: [{{ name: team, key: key.pem }}] }}] }}"
+    )
+}
+
+/// Code keeps the keys that it was loaded with, so it must not stay when they change.
+#[test]
+fn changed_key_of_images_replaces_the_code() {
+    for source in SOURCES {
+        let text = with_images(source, "");
+        let mut world = World::serving(&text);
+        let before = world.code("guard");
+        world.replace("key.pem", &text);
+        let order = world.order("guard");
+        assert_eq!(order.have, None, "{source}");
+        assert_eq!(order.at_hand.is_some(), source.starts_with("oci"));
+        assert!(order.serves);
+        world.finish("guard");
+        assert!(!world.code("guard").is(&before), "{source}");
+        assert_eq!(world.swaps.last().unwrap(), &["guard"]);
+        // From now on the code has the new keys.
+        world.request_reload(&text);
+        assert!(world.order("guard").have.is_some());
+    }
+}
+
+#[test]
+fn retries_read_changed_keys_until_a_load_succeeds() {
+    for source in SOURCES {
+        let text = with_images(source, "");
+        let mut world = World::serving(&text);
+        let before = world.code("guard");
+        world.replace("key.pem", &text);
+        world.fail("guard");
+        for _ in 0..3 {
+            while !world.is_loading("guard") {
+                world.pass(SECOND);
+            }
+            assert_eq!(world.order("guard").have, None, "{source}");
+            world.fail("guard");
+            assert!(world.code("guard").is(&before));
+        }
+        world.request_reload(&text);
+        assert_eq!(world.order("guard").have, None, "{source}");
+        world.finish("guard");
+        assert!(!world.code("guard").is(&before), "{source}");
+        assert!(world.state.snapshot().troubles.is_empty());
+    }
+}
+
+/// The trouble is about another version of the tag. The serving version gets the new keys meanwhile.
+#[test]
+fn serving_version_gets_changed_keys_while_another_version_is_in_trouble() {
+    let text = with_images(SOURCES[0], "");
+    let mut world = World::serving(&text);
+    let before = world.code("guard");
+    world.request_reload(&text);
+    let ticket = world.ticket("guard");
+    world.loads.remove(&ticket);
+    let failure = Failure {
+        reason: "compile".to_owned(),
+        digest: Some("bad".into()),
+        is_unsigned: false,
+    };
+    let outcome = Err(failure);
+    world.apply(Event::Loaded { ticket, outcome });
+    world.replace("key.pem", &text);
+    let ticket = world.ticket("guard");
+    let order = world.loads.remove(&ticket).unwrap();
+    assert_eq!(order.have, None);
+    let outcome = Ok(Outcome::New {
+        loaded: loaded(&order.config, order.at_hand.unwrap()),
+        is_cached: true,
+    });
+    world.apply(Event::Loaded { ticket, outcome });
+    assert!(!world.code("guard").is(&before));
+    assert!(
+        world.is_loading("guard"),
+        "the registry is asked about the other version"
+    );
+}
+
+#[test]
+fn held_and_added_entries_get_the_keys_of_today() {
+    for source in SOURCES {
+        let (first, second) = (with_images(source, ""), with_images(source, "a: 1"));
+        let mut world = World::serving(&format!("{first}\nother:"));
+        let before = world.code("guard");
+        let other = "other: settings: { a: 1 }";
+        world.read(&format!("{second}\n{other}"));
+        world.finish("guard");
+        world.fail("other");
+        // The second version is loaded with the changed keys, and the first one, which serves, is not.
+        world.replace("key.pem", &format!("{second}\n{other}"));
+        world.finish("guard");
+        assert!(world.code("guard").is(&before));
+        world.read(&format!("{first}\n{other}"));
+        assert_eq!(world.order("guard").have, None, "{source}");
+        world.finish("guard");
+        let after = world.code("guard");
+        assert!(!after.is(&before), "{source}");
+        // An entry that is removed and added again, while its plugin is held.
+        world.read(other);
+        assert!(world.code("guard").is(&after));
+        world.replace("key.pem", &format!("{first}\n{other}"));
+        assert_eq!(world.order("guard").have, None, "{source}");
+        world.finish("guard");
+        assert!(!world.code("guard").is(&after), "{source}");
+    }
+}
+
+#[test]
+fn changed_key_of_signatures_verifies_the_cached_artifact_again() {
+    let text =
+        "guard: source: 'oci://registry.example.com/guard:1', signatures: { keys: [key.pem] }";
+    let mut world = World::serving(text);
+    world.replace("key.pem", text);
+    let order = world.order("guard");
+    assert_eq!(order.have, None);
+    assert!(order.at_hand.is_some());
+}
+
+/// A group with these members, each with its file. `more` holds further keys of the entry.
+fn group(name: &str, members: &[(&str, &str)], expression: &str, more: &str) -> String {
+    let members: Vec<String> = members
+        .iter()
+        .map(|(name, file)| format!("{{ name: {name}, source: 'file:/{file}.wasm' }}"))
+        .collect();
+    format!(
+        "{name}: group: {{ members: [{}], expression: {expression}, message: no }}, {more}",
+        members.join(", ")
+    )
+}
+
+const BEFORE: [&str; 2] = ["a one.wasm@0", "b two.wasm@0"];
+const AFTER: [&str; 2] = ["a three.wasm@0", "c four.wasm@0"];
+
+fn before(name: &str, more: &str) -> String {
+    group(name, &[("a", "one"), ("b", "two")], "all", more)
+}
+
+fn after(name: &str, more: &str) -> String {
+    group(name, &[("a", "three"), ("c", "four")], "any", more)
+}
+
+/// The members in force, without the name of their group.
+fn members(world: &World, group: &str) -> Vec<String> {
+    let prefix = format!("{group}.");
+    let in_force = world.in_force();
+    let members = in_force
+        .iter()
+        .filter_map(|place| place.strip_prefix(&prefix));
+    members.map(str::to_owned).collect()
+}
+
+#[test]
+fn changed_group_takes_effect_as_a_whole() {
+    for name in ["g", "team-a/g"] {
+        for mode in ["mode: enforce", "mode: warn", "mode: audit"] {
+            let context = format!("{name}, {mode}");
+            let mut world = World::serving(&before(name, mode));
+            world.read(&after(name, mode));
+            world.finish(&format!("{name}.a"));
+            assert_eq!(members(&world, name), BEFORE, "{context}");
+            world.fail(&format!("{name}.c"));
+            assert_eq!(members(&world, name), BEFORE, "{context}");
+            let config = world.config(&format!("{name}.a"));
+            assert_eq!(config.group.as_ref().unwrap().expression.text(), "all");
+            world.pass(SECOND * 2);
+            world.finish(&format!("{name}.c"));
+            assert_eq!(members(&world, name), AFTER, "{context}");
+            assert!(world.held().is_empty());
+        }
+    }
+}
+
+#[test]
+fn new_group_takes_effect_as_a_whole() {
+    for name in ["g", "team-a/g"] {
+        let mut world = World::serving("guard:");
+        world.read(&format!("guard:\n{}", after(name, "")));
+        world.finish(&format!("{name}.a"));
+        assert_eq!(world.in_force(), ["guard guard.wasm@0"]);
+        world.finish(&format!("{name}.c"));
+        assert_eq!(members(&world, name), AFTER);
+    }
+}
+
+#[test]
+fn group_is_held_as_a_whole_while_another_plugin_is_awaited() {
+    let mut world = World::serving(&format!("{}\nguard:", before("g", "")));
+    world.read(&format!("{}\nguard: settings: {{ a: 1 }}", after("g", "")));
+    world.finish("g.a");
+    world.finish("g.c");
+    world.fail("guard");
+    assert_eq!(members(&world, "g"), BEFORE);
+    let held = [
+        ("g.a".to_owned(), HeldBecause::Changed),
+        ("g.b".to_owned(), HeldBecause::Removed),
+    ];
+    assert_eq!(world.held(), held);
+    let held = world.state.snapshot().held.unwrap();
+    let advice = held.what_to_do(&PluginName::parse("g").unwrap().of_member("a"));
+    assert!(advice.contains("to disable plugin g at once"), "{advice}");
+    world.pass(SECOND * 2);
+    world.finish("guard");
+    assert_eq!(members(&world, "g"), AFTER);
+    // A removed group stays as a whole, too.
+    world.read("guard: settings: { a: 2 }");
+    assert_eq!(members(&world, "g"), AFTER);
+    world.finish("guard");
+    assert!(members(&world, "g").is_empty());
+}
+
+#[test]
+fn member_that_failed_at_the_start_stays_with_its_group() {
+    let mut world = World::started(
+        &before("g", "failurePolicy: Ignore"),
+        LastKnownGood::default(),
+    );
+    world.finish("g.a");
+    world.fail("g.b");
+    assert_eq!(members(&world, "g"), ["a one.wasm@0", "b !"]);
+    world.read(&after("g", "failurePolicy: Ignore"));
+    world.finish("g.a");
+    assert_eq!(members(&world, "g"), ["a one.wasm@0", "b !"]);
+    // An exception does not wait for a member whose failure decides already.
+    let excepted =
+        "failurePolicy: Ignore, exceptions: [{ namespaces: [n], until: '2999-01-01', reason: r }]";
+    world.read(&before("g", excepted));
+    assert_eq!(members(&world, "g"), ["a one.wasm@0", "b !"]);
+    assert_eq!(world.config("g.a").exceptions.len(), 1);
+    world.read(&after("g", ""));
+    world.finish_all();
+    assert_eq!(members(&world, "g"), AFTER);
+}
+
+#[test]
+fn relief_of_a_group_takes_effect_at_once() {
+    for name in ["g", "team-a/g"] {
+        let mut world = World::serving(&before(name, ""));
+        world.read(&after(name, "mode: warn"));
+        assert_eq!(members(&world, name), BEFORE);
+        for member in ["a", "b"] {
+            let mode = world.config(&format!("{name}.{member}")).mode;
+            assert_eq!(mode, tollgate_config::Mode::Warn);
+        }
+        world.read(&after(name, "enabled: false"));
+        assert_eq!(members(&world, name), ["a -", "c -"]);
+        world.read(&after(name, ""));
+        world.finish(&format!("{name}.a"));
+        assert!(
+            members(&world, name).is_empty(),
+            "a part of a group says nothing"
+        );
+        world.finish(&format!("{name}.c"));
+        assert_eq!(members(&world, name), AFTER);
+    }
+}
+
+/// An entry can become a group, and a group a plugin.
+#[test]
+fn entry_keeps_its_plugins_until_those_of_another_kind_are_ready() {
+    for name in ["g", "team-a/g"] {
+        let plugin = format!("{name}: source: 'file:/one.wasm'");
+        let mut world = World::serving(&plugin);
+        world.read(&after(name, ""));
+        world.finish(&format!("{name}.a"));
+        assert_eq!(world.in_force(), [format!("{name} one.wasm@0")]);
+        world.finish(&format!("{name}.c"));
+        assert_eq!(members(&world, name), AFTER);
+        world.read(&plugin);
+        world.fail(name);
+        assert_eq!(members(&world, name), AFTER);
+        world.pass(SECOND * 2);
+        world.finish(name);
+        assert_eq!(world.in_force(), [format!("{name} one.wasm@0")]);
+    }
+}
+
+#[test]
+fn restarted_replica_recalls_all_members_of_a_waiting_group() {
+    for name in ["g", "team-a/g"] {
+        for mode in ["mode: enforce", "mode: warn"] {
+            let mut world = World::serving(&before(name, mode));
+            world.read(&after(name, mode));
+            world.finish(&format!("{name}.a"));
+            world.fail(&format!("{name}.c"));
+            let mut again = World::started(&after(name, mode), world.record.clone());
+            again.finish(&format!("{name}.a"));
+            again.fail(&format!("{name}.c"));
+            again.recall_all();
+            assert_eq!(members(&again, name), BEFORE, "{name}, {mode}");
+            assert_eq!(again.held(), world.held());
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Property tests: no sequence of events weakens enforcement.
 
 use proptest::prelude::*;
-use tollgate_config::{FailurePolicy, Mode};
+use tollgate_config::{FailurePolicy, GroupStep, MemberVerdict, Mode, PluginConfig};
 
 use super::super::place::enforces;
 use super::*;
@@ -17,6 +17,14 @@ struct Entry {
     mode: usize,
     is_enabled: bool,
     ignores: bool,
+    group: Option<Members>,
+}
+
+/// The members of a group, reduced to a few choices: file and settings of each, and an expression.
+#[derive(Clone, Debug)]
+struct Members {
+    members: Vec<(usize, usize)>,
+    expression: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +43,21 @@ enum Op {
 }
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const EXPRESSIONS: [&str; 3] = ["all", "any", "m0() && !m1()"];
 const MODES: [&str; 5] = ["enforce", "enforce", "enforce", "warn", "audit"];
+
+fn group() -> impl Strategy<Value = Members> {
+    let members = prop::collection::vec((0..3_usize, 0..2_usize), 2..4);
+    (members, 0..EXPRESSIONS.len()).prop_map(|(members, expression)| Members {
+        // The last expression has two members.
+        expression: if members.len() == 2 {
+            expression
+        } else {
+            expression % 2
+        },
+        members,
+    })
+}
 
 fn entry() -> impl Strategy<Value = Entry> {
     let choices = (
@@ -46,9 +68,10 @@ fn entry() -> impl Strategy<Value = Entry> {
         0..MODES.len(),
         0..6_u8,
         any::<bool>(),
+        prop_oneof![2 => Just(None), 1 => group().prop_map(Some)],
     );
     choices.prop_map(
-        |(name, file, settings, scope, mode, enabled, ignores)| Entry {
+        |(name, file, settings, scope, mode, enabled, ignores, group)| Entry {
             name,
             file,
             settings,
@@ -56,6 +79,7 @@ fn entry() -> impl Strategy<Value = Entry> {
             mode,
             is_enabled: enabled > 0,
             ignores,
+            group,
         },
     )
 }
@@ -85,12 +109,30 @@ fn text(entries: &[Entry]) -> String {
             .filter(|bit| entry.scope >> bit & 1 == 1)
             .map(|bit| format!("n{bit}"))
             .collect();
+        let code = |(file, settings): (usize, usize)| {
+            format!("source: 'file:/{file}.wasm', settings: {{ v: {settings} }}")
+        };
+        let code = match &entry.group {
+            None => code((entry.file, entry.settings)),
+            Some(Members {
+                members,
+                expression,
+            }) => {
+                let members = members.iter().copied().enumerate();
+                let members: Vec<String> = members
+                    .map(|(index, member)| format!("{{ name: m{index}, {} }}", code(member)))
+                    .collect();
+                format!(
+                    "group: {{ members: [{}], expression: '{}', message: no }}",
+                    members.join(", "),
+                    EXPRESSIONS[*expression]
+                )
+            }
+        };
         format!(
-            "{}: source: 'file:/{}.wasm', settings: {{ v: {} }}, mode: {}, enabled: {}, failurePolicy: {}, match: {{ rules: [{{ \
+            "{}: {code}, mode: {}, enabled: {}, failurePolicy: {}, match: {{ rules: [{{ \
              operations: ['*'], apiGroups: [''], apiVersions: [v1], resources: [pods] }}], namespaces: [{}] }}",
             NAMES[entry.name],
-            entry.file,
-            entry.settings,
             MODES[entry.mode],
             entry.is_enabled,
             if entry.ignores { "Ignore" } else { "Fail" },
@@ -114,46 +156,85 @@ fn scope(config: &PluginConfig) -> u8 {
     bits.sum()
 }
 
-/// The requests that one place denies: first by its code, then because it has no code to call.
-fn denied_by(place: &Place<TestCode>) -> (u8, u8) {
-    if !enforces(&place.config) {
-        return (0, 0);
+/// What a plugin or a member says: the requests that it denies, or nothing because it has no code to call.
+type Says<'p> = (&'p PluginConfig, Option<u8>);
+
+/// The requests that plugins deny together: first by their code, then because code is missing. The members of a group
+/// decide together.
+fn denied<'p>(plugins: impl Iterator<Item = Says<'p>>) -> (u8, u8) {
+    let mut entries: BTreeMap<&str, Vec<Says<'p>>> = BTreeMap::new();
+    for (config, says) in plugins.filter(|(config, _)| enforces(config)) {
+        let entry = entries.entry(config.name.entry()).or_default();
+        entry.push((config, says));
     }
-    let scope = scope(&place.config);
-    match &place.serving {
-        Serving::Code(loaded) => (loaded.code.denies & scope, 0),
-        Serving::Failed { .. } if place.config.failure_policy == FailurePolicy::Fail => (0, scope),
-        Serving::Failed { .. } | Serving::Disabled => (0, 0),
+    let mut all = (0, 0);
+    for says in entries.values() {
+        let (config, _) = says[0];
+        for request in [1, 2, 4].into_iter().filter(|bit| scope(config) & bit != 0) {
+            match verdict(says, request) {
+                GroupStep::Settled(true) => {}
+                GroupStep::Settled(false) => all.0 |= request,
+                _ if config.failure_policy == FailurePolicy::Fail => all.1 |= request,
+                _ => {}
+            }
+        }
     }
+    all
+}
+
+/// What one plugin, or the members of one group, say about a request.
+fn verdict(says: &[Says<'_>], request: u8) -> GroupStep {
+    let of = |denies: &Option<u8>| match denies {
+        None => MemberVerdict::Faulted,
+        Some(denies) if denies & request != 0 => MemberVerdict::Denied,
+        Some(_) => MemberVerdict::Allowed,
+    };
+    let (first, denies) = &says[0];
+    let Some(group) = &first.group else {
+        return match of(denies) {
+            MemberVerdict::Faulted => GroupStep::Unknown,
+            verdict => GroupStep::Settled(verdict == MemberVerdict::Allowed),
+        };
+    };
+    let configs: Vec<&PluginConfig> = says.iter().map(|(config, _)| *config).collect();
+    assert!(
+        PluginConfig::of_group(&configs).is_some(),
+        "members of different groups: {configs:?}"
+    );
+    let verdicts = group.members.iter().map(|name| {
+        let name = group.name.of_member(name);
+        let mut says = says.iter();
+        says.find(|(config, _)| config.name == name)
+            .map(|(_, denies)| of(denies))
+    });
+    group.expression.step(&verdicts.collect::<Vec<_>>())
+}
+
+fn serving(place: &Place<TestCode>) -> Says<'_> {
+    (&place.config, place.code().map(|loaded| loaded.code.denies))
 }
 
 /// The requests that a configuration denies once all of it serves. If an entry's failurePolicy has decided since the
 /// start, the failurePolicy counts as desired.
-fn desired_denials(desired: &[PluginConfig], places: &[Place<TestCode>]) -> u8 {
-    let of_entry = |entry: &PluginConfig| {
+fn desired_denials<'d>(desired: &'d [PluginConfig], places: &[Place<TestCode>]) -> u8 {
+    let of_entry = |entry: &'d PluginConfig| {
         let place = places.iter().find(|place| place.config.name == entry.name);
-        match place {
-            Some(place) if place.is_failed() => match entry.failure_policy {
-                FailurePolicy::Fail => scope(entry),
-                FailurePolicy::Ignore => 0,
-            },
-            _ => denies(entry) & scope(entry),
-        }
+        let is_failed = place.is_some_and(Place::is_failed);
+        (entry, (!is_failed).then(|| denies(entry)))
     };
-    let enforcing = desired.iter().filter(|entry| enforces(entry));
-    enforcing.map(of_entry).fold(0, |all, one| all | one)
+    let (by_code, by_fault) = denied(desired.iter().map(of_entry));
+    by_code | by_fault
 }
 
 /// The requests that were denied before a change, by plugins that the change does not relieve by name.
 fn protected(desired: &[PluginConfig], places: &[Place<TestCode>]) -> u8 {
     let is_relieved = |place: &&Place<TestCode>| {
-        let entry = desired.iter().find(|entry| entry.name == place.config.name);
+        let name = place.config.name.entry();
+        let entry = desired.iter().find(|entry| entry.name.entry() == name);
         entry.is_some_and(|entry| !entry.enabled || entry.mode != Mode::Enforce)
     };
     let places = places.iter().filter(|place| !is_relieved(place));
-    places
-        .map(|place| denied_by(place).0)
-        .fold(0, |all, one| all | one)
+    denied(places.map(serving)).0
 }
 
 fn check_never_weaker(ops: Vec<Op>) -> Result<(), TestCaseError> {
@@ -182,10 +263,8 @@ fn check_never_weaker(ops: Vec<Op>) -> Result<(), TestCaseError> {
         }
         let places = world.published.clone().unwrap_or_default();
         let desired = world.state.desired.clone();
-        let serves = places
-            .iter()
-            .map(denied_by)
-            .fold(0, |all, (one, other)| all | one | other);
+        let (by_code, by_fault) = denied(places.iter().map(serving));
+        let serves = by_code | by_fault;
         let required = must_hold & desired_denials(&desired, &places);
         prop_assert_eq!(
             required & !serves,
@@ -203,9 +282,12 @@ fn check_never_weaker(ops: Vec<Op>) -> Result<(), TestCaseError> {
         }
         // Explicit relief takes effect at once.
         for entry in desired.iter().filter(|entry| !enforces(entry)) {
-            let place = places.iter().find(|place| place.config.name == entry.name);
+            let name = entry.name.entry();
+            let mut of_entry = places
+                .iter()
+                .filter(|place| place.config.name.entry() == name);
             prop_assert!(
-                place.is_none_or(|place| !enforces(&place.config)),
+                of_entry.all(|place| !enforces(&place.config)),
                 "{} still enforces",
                 entry.name
             );

@@ -95,7 +95,7 @@ pub(super) fn split(
 }
 
 /// Whether the objects differ only in the metadata, and in what the request's subresource exists to change.
-fn differs_in_metadata_only(objects: Objects<'_>, steps: &mut Steps) -> Option<bool> {
+pub(super) fn differs_in_metadata_only(objects: Objects<'_>, steps: &mut Steps) -> Option<bool> {
     let but: &[&str] = match objects.request.sub_resource.as_deref() {
         Some("status") => &["metadata", "status"],
         _ if objects.is_finalizing_namespace() => &["metadata", "spec"],
