@@ -74,7 +74,7 @@ static KIND: Shape = Shape {
 type Below<'s> = Vec<(String, &'s Shape)>;
 
 /// Returns the values at several places, each with the parts that its shape names. Of other parts there is nothing, except
-/// that a list has all of its elements. A place whose shape needs nothing but parts is absent if it has none of them.
+/// that a list has all of its elements, and an object whose members are read by computed names has all of them. A place whose shape needs nothing but parts is absent if it has none of them.
 pub fn read<R: Reader>(reader: &R, wanted: &[(&str, &Shape)]) -> Vec<Option<R::Value>> {
     let wanted = wanted.iter();
     let wanted: Below<'_> = wanted
@@ -258,9 +258,10 @@ impl<V: Clone> Part<'_, V> {
             }
             Self::Members(names) => {
                 let values = below.by_ref().take(names.len());
-                let members = names.iter().zip(values);
-                let members = members.filter_map(|(name, value)| Some((&**name, value?)));
-                Some(reader.object(members.collect()))
+                // As in a list, every member exists.
+                let values = values.map(|value| value.unwrap_or_else(|| reader.object(Vec::new())));
+                let names = names.iter().map(|name| &**name);
+                Some(reader.object(names.zip(values).collect()))
             }
             Self::Object(members, exists) => {
                 let mut found = Vec::with_capacity(members.len());
