@@ -57,6 +57,15 @@ pub fn profile_directory() -> PathBuf {
     }
 }
 
+/// Gatekeeper's library of policies, where it is beside the project.
+#[must_use]
+pub fn gatekeeper_library() -> Option<PathBuf> {
+    let shared = std::env::var_os("TOLLGATE_SHARED")
+        .map_or_else(|| workspace().join("../shared"), PathBuf::from);
+    let library = shared.join("conformance/gatekeeper-library/library");
+    library.is_dir().then_some(library)
+}
+
 /// The folder of the workspace.
 #[must_use]
 pub fn workspace() -> &'static Path {

@@ -17,7 +17,7 @@ pub mod kubectl;
 mod registration;
 pub mod service;
 
-pub use cluster::{ADMIN_TOKEN, Cluster, Start};
+pub use cluster::{ADMIN_TOKEN, Answer, Cluster, Start};
 pub use registration::Registration;
 
 /// Returns the shared cluster, or skips the test. The skip is reported past the test harness, which hides the output of

@@ -14,14 +14,6 @@ fn own_suites() -> PathBuf {
     binary::workspace().join("tests/gatekeeper")
 }
 
-/// Gatekeeper's library, where it is beside the project.
-fn library() -> Option<PathBuf> {
-    let shared = std::env::var_os("TOLLGATE_SHARED")
-        .map_or_else(|| binary::workspace().join("../shared"), PathBuf::from);
-    let library = shared.join("conformance/gatekeeper-library/library");
-    library.is_dir().then_some(library)
-}
-
 fn engine() -> String {
     format!("rego={}", guests::build("rego").display())
 }
@@ -221,7 +213,7 @@ fn imports_policies_that_are_then_enforced() {
 
 #[test]
 fn gatekeepers_library_passes() {
-    let Some(library) = library() else {
+    let Some(library) = binary::gatekeeper_library() else {
         println!("SKIPPED: the suites of gatekeeper-library are not here");
         return;
     };

@@ -20,6 +20,9 @@ pub(crate) struct Documents<'a> {
     others: RefCell<Vec<(Document, String, Value)>>,
     /// The document that `variables.anyObject` stands for, once it is known.
     any_object: Cell<Option<Document>>,
+    /// Whether the request is for a Namespace, in which `namespaceObject` is null as in kube-apiserver. None before it is
+    /// known.
+    is_of_namespace: Cell<Option<bool>>,
 }
 
 /// What is known of a place.
@@ -60,7 +63,32 @@ impl<'a> Documents<'a> {
             known: RefCell::new(vec![Known::Nothing; plan.entries.len()]),
             others: RefCell::default(),
             any_object: Cell::new(None),
+            is_of_namespace: Cell::new(Some(false)),
         }
+    }
+
+    /// Has no `namespaceObject` for a Namespace itself, of which kube-apiserver says that it is in itself.
+    pub(crate) fn without_own_namespace(self) -> Self {
+        self.is_of_namespace.set(None);
+        self
+    }
+
+    /// Whether expressions do not have a document, although the source may have it.
+    fn is_hidden(&self, document: Document) -> bool {
+        if document != Document::Namespace {
+            return false;
+        }
+        self.is_of_namespace.get().unwrap_or_else(|| {
+            let pointers = ["/kind/group", "/kind/kind"].map(str::to_owned);
+            let found = self.source.look(Document::Request, &pointers);
+            let texts = found.iter().map(|look| match look {
+                Some(Look::Scalar(Value::String(text))) => &**text,
+                _ => "",
+            });
+            let is_of_namespace = texts.eq(["", "Namespace"]);
+            self.is_of_namespace.set(Some(is_of_namespace));
+            is_of_namespace
+        })
     }
 
     pub(crate) fn source(&self) -> &'a dyn Source {
@@ -125,6 +153,9 @@ impl<'a> Documents<'a> {
 
     /// Reads the value at a pointer.
     pub(crate) fn at(&self, document: Document, pointer: &str) -> Option<Value> {
+        if self.is_hidden(document) {
+            return None;
+        }
         let Some(index) = self.entry(document, pointer) else {
             return self.unplanned(document, pointer);
         };
@@ -168,6 +199,9 @@ impl<'a> Documents<'a> {
 
     /// Whether there is a value at a pointer.
     pub(crate) fn exists(&self, document: Document, pointer: &str) -> bool {
+        if self.is_hidden(document) {
+            return false;
+        }
         match self.entry(document, pointer) {
             Some(index) => !matches!(self.known.borrow()[index], Known::Absent),
             None => self.source.exists(self.resolved(document), pointer),

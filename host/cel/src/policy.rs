@@ -71,6 +71,8 @@ pub struct Policy {
     params: Vec<Value>,
     has_namespace: bool,
     asks_about_rights: bool,
+    /// Whether it is the CEL of a template of Gatekeeper.
+    is_template: bool,
 }
 
 enum Body {
@@ -254,6 +256,7 @@ impl Policy {
             params: params.iter().map(crate::json::from_json).collect(),
             has_namespace: abilities.namespace,
             asks_about_rights: compilation.environment.asks_about_rights(),
+            is_template: false,
         })
     }
 
@@ -291,7 +294,13 @@ impl Policy {
     /// Returns the documents of a review, read by the plans of this policy: for the conditions, and for the rest.
     fn documents<'a>(&'a self, source: &'a dyn Source) -> [Rc<Documents<'a>>; 2] {
         let [conditions, body] = &self.reads;
-        [conditions, body].map(|plan| Rc::new(Documents::planned(source, plan)))
+        [conditions, body].map(|plan| {
+            let documents = Documents::planned(source, plan);
+            Rc::new(match self.is_template {
+                true => documents,
+                false => documents.without_own_namespace(),
+            })
+        })
     }
 
     /// Evaluates the match conditions.

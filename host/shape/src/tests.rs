@@ -137,6 +137,23 @@ fn elements_are_not_asked_about_where_only_their_parts_matter() {
 }
 
 #[test]
+fn members_exist_where_only_their_names_or_parts_matter() {
+    let labels = json!({ "a/b": {}, "c": {} });
+    let expected = json!({ "metadata": { "labels": labels } });
+    for part in [None, Some("absent")] {
+        let (value, _) = answered(|places, root| {
+            let labels = member(places, root, &["metadata", "labels"]);
+            let each = places.each(labels);
+            if let Some(part) = part {
+                let part = places.member(each, part);
+                places.take(part);
+            }
+        });
+        assert_eq!(value, Some(expected.clone()), "{part:?}");
+    }
+}
+
+#[test]
 fn computed_names_read_every_member() {
     let (value, asked) = answered(|places, root| {
         let labels = member(places, root, &["metadata", "labels"]);

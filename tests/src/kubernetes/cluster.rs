@@ -53,6 +53,17 @@ pub struct Cluster {
     guards: Mutex<Vec<Guard>>,
 }
 
+/// An answer of kube-apiserver.
+#[derive(Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The texts of the headers `Warning`.
+    pub warnings: Vec<String>,
+    /// JSON, or text if it is not valid JSON.
+    pub body: Value,
+}
+
 /// Settings for the start of a cluster.
 #[derive(Default)]
 pub struct Start {
@@ -317,6 +328,21 @@ impl Cluster {
         path: &str,
         body: Option<&Value>,
     ) -> (u16, Value) {
+        let answer = self.answer(user, method, path, body).await;
+        (answer.status, answer.body)
+    }
+
+    /// Sends a request like [`Cluster::request_as`], and returns the warnings with the answer.
+    ///
+    /// # Panics
+    /// Panics if there is no answer.
+    pub async fn answer(
+        &self,
+        user: Option<&str>,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Answer {
         let mut request = self.client.request(method, format!("{}{path}", self.url));
         request = request.bearer_auth(ADMIN_TOKEN);
         if let Some(user) = user {
@@ -328,18 +354,23 @@ impl Cluster {
         let answer = async {
             let response = request.send().await?;
             let status = response.status().as_u16();
-            reqwest::Result::Ok((status, response.text().await?))
+            let warnings = response.headers().get_all("Warning").iter();
+            let warnings = warnings.filter_map(|header| warning(header.to_str().ok()?));
+            let warnings = warnings.collect();
+            let text = response.text().await?;
+            let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            reqwest::Result::Ok(Answer {
+                status,
+                warnings,
+                body,
+            })
         };
-        match answer.await {
-            Ok((status, text)) => {
-                let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-                (status, value)
-            }
-            Err(error) => panic!(
+        answer.await.unwrap_or_else(|error| {
+            panic!(
                 "{path} was not answered: {error:?}\nkube-apiserver logged:\n{}",
                 self.last_logs()
-            ),
-        }
+            )
+        })
     }
 
     /// Returns kube-apiserver's metrics.
@@ -423,6 +454,20 @@ impl Cluster {
             lines[lines.len().saturating_sub(20)..].join("\n")
         };
         format!("{}\n{}", last("etcd.log"), last("kube-apiserver.log"))
+    }
+}
+
+/// Reads the text of a header `Warning`, which is a code, an agent and the quoted text.
+fn warning(header: &str) -> Option<String> {
+    let (_, quoted) = header.split_once('"')?;
+    let mut text = String::new();
+    let mut characters = quoted.chars();
+    loop {
+        match characters.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(characters.next()?),
+            character => text.push(character),
+        }
     }
 }
 

@@ -13,6 +13,35 @@ use tollgate_shape::Look;
 /// The label that every Namespace has, with its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
+/// kube-apiserver calls no policy for these resources, whatever the rules say: administrators can always repair policies,
+/// and who may do something does not depend on them.
+const NEVER: [(&str, &[&str]); 3] = [
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+            "validatingwebhookconfigurations",
+            "mutatingwebhookconfigurations",
+        ],
+    ),
+    (
+        "authentication.k8s.io",
+        &["selfsubjectreviews", "tokenreviews"],
+    ),
+    (
+        "authorization.k8s.io",
+        &[
+            "localsubjectaccessreviews",
+            "selfsubjectaccessreviews",
+            "selfsubjectrulesreviews",
+            "subjectaccessreviews",
+        ],
+    ),
+];
+
 /// A selector needs the labels of a Namespace that nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnknownNamespace(String);
@@ -67,6 +96,9 @@ pub(super) fn matches(
         return Ok(true);
     }
     let request = Request::read(source);
+    if request.is_of(&NEVER) {
+        return Ok(false);
+    }
     let policy = resources.match_policy.unwrap_or_default();
     let any = |rules: &[NamedRule]| rules.iter().any(|rule| request.fits(rule, policy));
     let is_selected = (resources.resource_rules.is_empty() || any(&resources.resource_rules))
@@ -205,6 +237,13 @@ impl Request {
             namespace: text(),
             name: text(),
         }
+    }
+
+    /// Whether the resource is one of these, by group.
+    fn is_of(&self, resources: &[(&str, &[&str])]) -> bool {
+        let (group, _, resource) = &self.original;
+        let mut groups = resources.iter();
+        groups.any(|(name, resources)| name == group && resources.contains(&resource.as_str()))
     }
 
     fn fits(&self, rule: &NamedRule, policy: MatchPolicy) -> bool {

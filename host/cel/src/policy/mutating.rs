@@ -114,7 +114,9 @@ impl Policy {
             let name = &self.name;
             let error =
                 format!("policy {name:?} denied request: failed to configure policy: {unknown}");
-            return self.failed(error).unwrap_or(Mutated::Unchanged);
+            return self
+                .failed(error, "Forbidden")
+                .unwrap_or(Mutated::Unchanged);
         }
         let mut before: Option<Value> = None;
         let mut object: Option<Value> = None;
@@ -125,16 +127,17 @@ impl Policy {
                 Ok(false) => continue,
                 Err(unknown) => Err(unknown.to_string()),
             };
-            let mut failed = |error: String| {
-                first_error.get_or_insert(format!(
+            let mut failed = |error: String, reason| {
+                let message = format!(
                     "policy '{}' with binding '{}' denied request: {error}",
                     self.name, binding.metadata.name
-                ));
+                );
+                first_error.get_or_insert((message, reason));
             };
             let params = match params {
                 Ok(params) => params,
                 Err(error) => {
-                    failed(format!("failed to configure binding: {error}"));
+                    failed(format!("failed to configure binding: {error}"), "Forbidden");
                     continue;
                 }
             };
@@ -146,7 +149,7 @@ impl Policy {
                     Matched::Yes => {}
                     Matched::No => continue,
                     Matched::Failed(error) => {
-                        failed(error);
+                        failed(error, "Invalid");
                         continue;
                     }
                 }
@@ -166,12 +169,13 @@ impl Policy {
                     });
                     match changed {
                         Ok(changed) => object = Some(changed),
-                        Err(error) => failed(error),
+                        Err(error) => failed(error, "Invalid"),
                     }
                 }
             }
         }
-        if let Some(denied) = first_error.and_then(|message| self.failed(message)) {
+        if let Some(denied) = first_error.and_then(|(message, reason)| self.failed(message, reason))
+        {
             return denied;
         }
         let (Some(before), Some(after)) = (before, object) else {
@@ -185,12 +189,13 @@ impl Policy {
         }
     }
 
-    /// Returns the denial of a policy that fails. None if it fails open.
-    fn failed(&self, message: String) -> Option<Mutated> {
+    /// Returns the denial of a policy that fails. None if it fails open. The reason is that of kube-apiserver, with the status
+    /// of that reason.
+    fn failed(&self, message: String, reason: &'static str) -> Option<Mutated> {
         (self.failure_policy == FailurePolicy::Fail).then_some(Mutated::Denied(Denial {
             message,
-            reason: "Invalid",
-            code: 422,
+            reason,
+            code: if reason == "Forbidden" { 403 } else { 422 },
         }))
     }
 

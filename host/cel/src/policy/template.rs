@@ -90,6 +90,7 @@ impl Template {
             params: Vec::new(),
             has_namespace: abilities.namespace,
             asks_about_rights: false,
+            is_template: true,
         }))
     }
 

@@ -154,6 +154,73 @@ fn messages_are_those_of_kube_apiserver() {
 }
 
 #[test]
+fn loops_see_every_entry_of_a_map() {
+    for expression in [
+        "object.metadata.labels.all(key, false)",
+        "object.metadata.labels.all(key, value, key != 'team')",
+        "!object.metadata.labels.exists(key, value, object.metadata.name == 'web')",
+        "object.metadata.labels.all(key, value, has(value.part))",
+    ] {
+        let policy = validating(json!({"validations": [{"expression": expression}]}));
+        let object = json!({"metadata": {"name": "web", "labels": {"team": "a"}}});
+        let source = Tree::new()
+            .object(&object)
+            .request(&json!({"operation": "CREATE"}));
+        let verdict = policy.validate(&source);
+        assert!(verdict.denial.is_some(), "{expression}");
+    }
+}
+
+#[test]
+fn resources_without_policies_are_not_matched() {
+    let rules = json!({"resourceRules": [{
+        "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"],
+    }]});
+    let policy =
+        validating(json!({"matchConstraints": rules, "validations": [{"expression": "false"}]}));
+    for (group, resource, is_denied) in [
+        ("", "configmaps", true),
+        ("authorization.k8s.io", "subjectaccessreviews", false),
+        ("authentication.k8s.io", "tokenreviews", false),
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings",
+            false,
+        ),
+        ("admissionregistration.k8s.io", "others", true),
+        ("example.com", "tokenreviews", true),
+    ] {
+        let resource = json!({"group": group, "version": "v1", "resource": resource});
+        let request = json!({"operation": "CREATE", "resource": resource});
+        let object = json!({"metadata": {"name": "a"}});
+        let verdict = policy.validate(&Tree::new().object(&object).request(&request));
+        assert_eq!(verdict.denial.is_some(), is_denied, "{request}");
+    }
+}
+
+#[test]
+fn audit_annotation_has_the_first_failure() {
+    let spec = json!({"validations": [
+        {"expression": "false", "message": "one"},
+        {"expression": "false", "message": "two"},
+    ]});
+    let bindings = json!([binding("all", json!({"validationActions": ["Audit"]}))]);
+    let policy = compiled(
+        policy("ValidatingAdmissionPolicy", spec),
+        bindings,
+        json!([]),
+    );
+    let verdict = policy.expect("a policy").validate(&review());
+    let [(key, value)] = verdict.annotations.as_slice() else {
+        panic!("{verdict:?}");
+    };
+    assert_eq!(key, "validation_failure");
+    let value: Json = serde_json::from_str(value).expect("JSON");
+    assert_eq!(value.as_array().map(Vec::len), Some(1), "{value}");
+    assert_eq!(value[0]["message"], "one");
+}
+
+#[test]
 fn reasons_have_their_codes() {
     for (reason, code) in [
         ("Unauthorized", 401),

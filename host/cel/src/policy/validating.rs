@@ -15,8 +15,6 @@ use crate::value::Value;
 const LONGEST_MESSAGE: usize = 5 * 1024;
 /// The longest value of an audit annotation, in bytes.
 const LONGEST_ANNOTATION: usize = 10 * 1024;
-/// The most failed validations in the audit annotation.
-const MOST_FAILURES: usize = 50;
 /// The key of the audit annotation for failed validations.
 const FAILURES: &str = "validation_failure";
 
@@ -134,7 +132,7 @@ impl Policy {
             }
         }
         let documents = self.documents(source);
-        let mut failures = Vec::new();
+        let mut failure = None;
         let mut annotations: Vec<(String, Vec<String>)> = Vec::new();
         for binding in &self.bindings {
             let params = match self.is_bound(binding, source) {
@@ -153,14 +151,7 @@ impl Policy {
                 let (decisions, published) = self.decide(validations, &documents, &params);
                 for (index, decision) in decisions.into_iter().enumerate() {
                     if let Some((message, reason)) = decision.denied {
-                        self.act(
-                            &mut verdict,
-                            &mut failures,
-                            binding,
-                            index,
-                            &message,
-                            reason,
-                        );
+                        self.act(&mut verdict, &mut failure, binding, index, &message, reason);
                     }
                 }
                 for annotation in published {
@@ -186,19 +177,19 @@ impl Policy {
         for (key, values) in annotations {
             verdict.annotations.push((key, values.join(", ")));
         }
-        if !failures.is_empty() {
-            failures.truncate(MOST_FAILURES);
-            let value = format!("[{}]", failures.join(","));
-            verdict.annotations.push((FAILURES.to_owned(), value));
+        if let Some(failure) = failure {
+            let annotation = (FAILURES.to_owned(), format!("[{failure}]"));
+            verdict.annotations.push(annotation);
         }
         verdict
     }
 
-    /// Does what the actions of a binding say about a failed validation.
+    /// Does what the actions of a binding say about a failed validation. As in kube-apiserver, the audit annotation has only
+    /// the first failure.
     fn act(
         &self,
         verdict: &mut Verdict,
-        failures: &mut Vec<String>,
+        failure: &mut Option<String>,
         binding: &Binding,
         index: usize,
         message: &str,
@@ -211,17 +202,18 @@ impl Policy {
                     "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
                     self.name, binding.metadata.name
                 )),
+                ValidationAction::Audit if failure.is_some() => {}
                 ValidationAction::Audit => {
                     let actions = &binding.spec.validation_actions;
-                    let failure = serde_json::json!({
+                    let texts = serde_json::json!({
                         "message": message,
                         "policy": self.name,
                         "binding": binding.metadata.name,
                     });
-                    let text = |name: &str| go_json(&failure[name]);
+                    let text = |name: &str| go_json(&texts[name]);
                     let actions: Vec<String> =
                         actions.iter().map(|action| format!("\"{action:?}\"")).collect();
-                    failures.push(format!(
+                    *failure = Some(format!(
                         "{{\"message\":{},\"policy\":{},\"binding\":{},\"expressionIndex\":{index},\
                          \"validationActions\":[{}]}}",
                         text("message"),

@@ -127,3 +127,24 @@ fn failure_policy_of_a_mutating_policy_decides_too() {
         assert_eq!(unchanged, Mutated::Unchanged);
     }
 }
+
+#[test]
+fn a_namespace_has_no_namespace() {
+    let spec = json!({"validations": [{"expression": "namespaceObject == null"}]});
+    let policy = policy("ValidatingAdmissionPolicy", spec);
+    let policy = compiled(policy, binding("all", denying()));
+    for (group, kind, is_denied) in [
+        ("", "Namespace", false),
+        ("", "ConfigMap", true),
+        ("example.com", "Namespace", true),
+    ] {
+        let request =
+            json!({"operation": "CREATE", "kind": {"group": group, "version": "v1", "kind": kind}});
+        let source = Tree::new()
+            .object(&json!({"metadata": {"name": "shop"}}))
+            .request(&request);
+        let source = source.with(Document::Namespace, shop(&json!({})));
+        let denial = policy.validate(&source).denial;
+        assert_eq!(denial.is_some(), is_denied, "{request}");
+    }
+}
