@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use tollgate_tests::binary::{tollgate, workspace};
 use tollgate_tests::checker::{Checked, Endpoint};
+use tollgate_tests::cli;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::languages;
 use tollgate_tests::reviews::Review;
@@ -500,4 +501,135 @@ fn the_suite_of_every_policy_passes() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Settings, modules and a suite of a policy in Python. The host gives a call little fuel.
+const PYTHON_PROJECT: [(&str, &str); 6] = [
+    ("pyproject.toml", "[project]\nname = \"places\"\nversion = \"0.1.0\"\n"),
+    (
+        "policy.py",
+        "\
+from rules import limits
+from tollgate_sdk import ALLOW, Manifest, Rule
+
+manifest = Manifest(\"places\", \"0.1.0\", rules=[Rule([\"*\"], [\"\"], [\"v1\"], [\"configmaps\"])])
+
+
+def validate(review, settings):
+    return limits.check(review.object)
+",
+    ),
+    ("rules/__init__.py", ""),
+    (
+        "rules/limits.py",
+        "\
+from tollgate_sdk import ALLOW
+
+
+def check(document):
+    if document.text(\"/data/do\") == \"late\":
+        from . import late
+        return late.check(document)
+    return [][5]
+",
+    ),
+    (
+        "rules/late.py",
+        "import statistics\nfrom tollgate_sdk import ALLOW, Denial\ndef check(document):\n    return Denial(f'mean {statistics.mean([1, 3])}')\n",
+    ),
+    (
+        "tollgate.yaml",
+        "\
+engine: { cacheDirectory: ./dist/compiled }
+plugins: [{ name: places, source: \"file:./dist/places.wasm\", limits: { fuel: 4M } }]
+",
+    ),
+];
+
+fn write_all(folder: &Path, files: &[(&str, &str)]) {
+    for (name, content) in files {
+        let file = folder.join(name);
+        let parent = file.parent().expect("a file lies in a folder");
+        fs::create_dir_all(parent).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        fs::write(&file, content).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    }
+}
+
+/// The build writes the policy's own modules into a component that it keeps. The plugin imports them when it loads.
+#[test]
+fn python_modules_load_and_fail_at_their_own_lines() {
+    let _alone = alone();
+    let toolchain = languages::output("python").join("../../toolchains/python");
+    let Ok(environment) = fs::canonicalize(toolchain) else {
+        eprintln!("SKIPPED: the plugins in python are not built");
+        return;
+    };
+    let project = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-project");
+    write_all(&project, &PYTHON_PROJECT);
+    let run = |arguments: &[&str]| {
+        let mut command = cli::command(arguments);
+        command
+            .current_dir(&project)
+            .env("VIRTUAL_ENV", &environment);
+        cli::run(&mut command)
+    };
+    run(&["build"]).assert(0, &["checked  version 0.1.0, validates"]);
+    let component = project.join(BUILT).join("places.wasm");
+    let first = fs::read(&component).expect("the build wrote the component");
+
+    let object = |what: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"do": what}});
+    let suite = json!({
+        "config": "tollgate.yaml",
+        "defaults": {"namespace": "default"},
+        "cases": [
+            {"name": "late", "object": object("late"), "expect": {"verdict": "deny", "message": "mean 2"}},
+            {"name": "fails", "object": object("fail"), "expect": "allow"},
+        ],
+    });
+    let suite = [("places.test.yaml", suite.to_string())];
+    write_all(
+        &project,
+        &suite.each_ref().map(|(name, text)| (*name, text.as_str())),
+    );
+    run(&["test"]).assert(
+        1,
+        &[
+            "1 passed, 1 failed",
+            "IndexError: list index out of range",
+            "at rules/limits.py:8",
+        ],
+    );
+
+    write_all(
+        &project,
+        &[("rules/late.py", "import statistics\n\n1 / 0\n")],
+    );
+    write_all(
+        &project,
+        &[(
+            "policy.py",
+            &format!("import rules.late\n{}", PYTHON_PROJECT[1].1),
+        )],
+    );
+    run(&["build"]).assert(
+        1,
+        &[
+            "REJECTED BY THE HOST",
+            "ZeroDivisionError: ",
+            "at rules/late.py:3",
+        ],
+    );
+    let second = fs::read(&component).expect("the build wrote the component");
+    let differing = first.iter().zip(&second).map(|(one, other)| one != other);
+    let differing: Vec<usize> = differing
+        .enumerate()
+        .filter_map(|(at, differs)| differs.then_some(at))
+        .collect();
+    let (Some(least), Some(most)) = (differing.first(), differing.last()) else {
+        panic!("the components are the same");
+    };
+    assert!(
+        first.len() == second.len() && most - least < 4096,
+        "{least} to {most}"
+    );
 }

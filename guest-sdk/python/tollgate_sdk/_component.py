@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import datetime as datetimes
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from types import CodeType, CoroutineType, FrameType, ModuleType, TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from wit_world.imports import logging as host_logging
 from wit_world.imports import review as host_review
 from wit_world.imports import types as contract
 
-from tollgate_sdk import _host, _policy, _system
+from tollgate_sdk import _host, _policy, _room, _system
 from tollgate_sdk._check import describe, exact, mended, optional, sequence, status, text, texts
 from tollgate_sdk._denial import Allow, Cause, Denial
 from tollgate_sdk._manifest import Manifest, Rule
@@ -208,18 +209,34 @@ def _value(value: Any) -> Value:
 
 
 class Exports:
-    """The exported functions for one policy."""
+    """The exported functions for one policy: a module, or what imports it when the plugin loads."""
 
-    def __init__(self, policy: ModuleType) -> None:
-        self._policy = policy
+    def __init__(self, policy: ModuleType | None, finder: _room.Finder) -> None:
+        self._imported = policy
+        self._finder = finder
         self._configured: Any = None
         _host.use(_Host())
-        _places.folder = f"{str(policy.__file__).rpartition('/')[0]}/"
+        _places.folder = _room.FOLDER if policy is None else f"{str(policy.__file__).rpartition('/')[0]}/"
         _system.route_logging(_write, _log)
+
+    @property
+    def _policy(self) -> ModuleType:
+        if self._imported is None:
+            try:
+                self._imported = self._finder.load()
+            except _system.NoSystem as error:
+                error.args = (f"{error}; while it loads, it has them with {_room.ONE_STAGE}",)
+                raise
+            # The policy may have added handlers of its own.
+            _system.route_logging(_write, _log)
+        return self._imported
+
+    def _guarded(self, run: Callable[[], Answer], function: str = "") -> Answer:
+        return _guarded(run, self._finder, lambda: getattr(self._imported, function, None))
 
     def describe(self) -> Any:
         """Converts to the contract's type."""
-        return _guarded(self._describe)
+        return self._guarded(self._describe)
 
     def _describe(self) -> Any:
         own = self._policy.manifest
@@ -249,7 +266,7 @@ class Exports:
                 return contract.Configured_Rejected(_settings_errors(wrong))
             return contract.Configured_Accepted()
 
-        return _guarded(run)
+        return self._guarded(run, "configure")
 
     def validate(self) -> Any:
         """Converts to the contract's type."""
@@ -261,11 +278,11 @@ class Exports:
                 case denial:
                     return contract.Verdict_Deny(_denial(denial))
 
-        return _guarded(run)
+        return self._guarded(run, "validate")
 
     def mutate(self) -> Any:
         """Converts to the contract's type."""
-        return _guarded(lambda: _mutation(_policy.mutate(self._policy, self._configured)))
+        return self._guarded(lambda: _mutation(_policy.mutate(self._policy, self._configured)), "mutate")
 
 
 def _rule(rule: Any, what: str) -> Any:
@@ -341,18 +358,18 @@ def _operation(operation: PatchOperation) -> Any:
             raise AssertionError(f"{operation.op} is checked before")
 
 
-def _guarded(run: Callable[[], Answer]) -> Answer:
+def _guarded(run: Callable[[], Answer], finder: _room.Finder, function: Callable[[], Any]) -> Answer:
     # Not earlier, because the build has files and a terminal.
     _system.run()
     sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = _log  # type: ignore[misc]
-    sys.meta_path[:] = [_NoLateImports()]
+    sys.meta_path[:] = [finder]
     _forgotten.clear()
     warnings._warn_unawaited_coroutine = _forget  # type: ignore[attr-defined]
     try:
         answer = run()
     except BaseException as error:
         _log.flush()
-        host_logging.abort(_words(error), _place(error.__traceback__))
+        host_logging.abort(_words(error), _place(error.__traceback__) or _start(function()))
         raise
     _log.flush()
     for code in _forgotten:
@@ -411,6 +428,12 @@ def _place(at: TracebackType | None) -> Any:
     return None if found is None else _places.location(*found)
 
 
+def _start(function: Any) -> Any:
+    """Finds the place of a function whose answer is wrong."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return None if code is None else _places.location(code.co_filename, code.co_firstlineno)
+
+
 def _calling_place(at: FrameType | None) -> Any:
     """Finds the innermost place in a file of the author that is being called, or else of a package."""
     place = None
@@ -447,8 +470,3 @@ class _Log:
 
 
 _log: Any = _Log()
-
-
-class _NoLateImports:
-    def find_spec(self, name: str, *_: object) -> NoReturn:
-        raise ImportError(f"{name} is imported while the plugin runs, when there are no files: import it at the top")

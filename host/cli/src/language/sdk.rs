@@ -61,9 +61,9 @@ pub(super) static JAVASCRIPT: Sdk = sdk!(
 pub(super) static PYTHON: Sdk = sdk!(
     "python",
     "LICENSE" "README.md" "pyproject.toml"
-    "tollgate_sdk/__init__.py" "tollgate_sdk/_check.py" "tollgate_sdk/_component.py" "tollgate_sdk/_denial.py"
+    "tollgate_sdk/__init__.py" "tollgate_sdk/_base.py" "tollgate_sdk/_check.py" "tollgate_sdk/_component.py" "tollgate_sdk/_denial.py"
     "tollgate_sdk/_host.py" "tollgate_sdk/_listed.py" "tollgate_sdk/_log.py" "tollgate_sdk/_lookups.py" "tollgate_sdk/_manifest.py" "tollgate_sdk/_patch.py"
-    "tollgate_sdk/_pointer.py" "tollgate_sdk/_policy.py" "tollgate_sdk/_review.py" "tollgate_sdk/_rights.py" "tollgate_sdk/_settings.py"
+    "tollgate_sdk/_pointer.py" "tollgate_sdk/_policy.py" "tollgate_sdk/_project.py" "tollgate_sdk/_review.py" "tollgate_sdk/_rights.py" "tollgate_sdk/_room.py" "tollgate_sdk/_settings.py"
     "tollgate_sdk/_system.py" "tollgate_sdk/_tree.py" "tollgate_sdk/access.py" "tollgate_sdk/build.py" "tollgate_sdk/clock.py" "tollgate_sdk/cluster.py"
     "tollgate_sdk/images.py"
     "tollgate_sdk/py.typed" "tollgate_sdk/testing.py" "tollgate_sdk/wit/access.wit" "tollgate_sdk/wit/cluster.wit" "tollgate_sdk/wit/images.wit" "tollgate_sdk/wit/review.wit" "tollgate_sdk/wit/types.wit" "tollgate_sdk/wit/world.wit"

@@ -22,6 +22,9 @@ use tollgate_component::{Separated, separate, without_shim};
 
 /// Factor by which the fuel of `describe` and `configure` exceeds that of a call. The two run only once.
 const LOAD_FUEL_FACTOR: u64 = 20;
+/// Least fuel of `describe` and `configure`. A plugin in Python compiles the policy's own modules in them, which takes some
+/// 50 million units for 150 lines, while its calls may take less than one million.
+const MIN_LOAD_FUEL: u64 = 500_000_000;
 
 /// Describes a plugin, and configures it if ordered to. `code` is the code that another child made of the plugin. If it
 /// is empty, this child compiles the plugin.
@@ -97,12 +100,17 @@ struct Configuring<'a> {
     wizer: Wizer,
 }
 
+/// Returns the fuel of `describe` and `configure` for that of a call.
+fn load_fuel(call: u64) -> u64 {
+    call.saturating_mul(LOAD_FUEL_FACTOR).max(MIN_LOAD_FUEL)
+}
+
 // === impl Loading ===
 
 impl Loading {
     fn of(order: &Order) -> Self {
         Self {
-            fuel: order.limits.fuel.saturating_mul(LOAD_FUEL_FACTOR),
+            fuel: load_fuel(order.limits.fuel),
             time: Duration::from_secs(order.cpu_seconds),
         }
     }
@@ -301,5 +309,17 @@ impl From<types::Manifest> for Manifest {
                 .collect(),
             labels: manifest.labels,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loading_has_enough_fuel_for_cheap_calls() {
+        assert_eq!(load_fuel(1), MIN_LOAD_FUEL);
+        assert_eq!(load_fuel(100_000_000), 2_000_000_000);
+        assert_eq!(load_fuel(u64::MAX), u64::MAX);
     }
 }
