@@ -12,8 +12,10 @@ use super::{access, host, images, lookups, wasi};
 /// A linker for each set of capabilities that a plugin has. A linker has hundreds of functions, so plugins share it.
 #[derive(Clone, Default)]
 pub(super) struct Linkers {
-    made: Arc<Mutex<BTreeMap<BTreeSet<Capability>, Arc<Linker<CallState>>>>>,
+    made: Arc<Mutex<ByCapabilities>>,
 }
+
+type ByCapabilities = BTreeMap<BTreeSet<Capability>, Arc<Linker<CallState>>>;
 
 // === impl Linkers ===
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use wasmparser::{
     BinaryReaderError, CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind,
-    ComponentInstance, ComponentOuterAliasKind, DataKind, ElementKind, Instance, Parser, Payload,
+    ComponentInstance, ComponentOuterAliasKind, Instance, Parser, Payload,
 };
 
 use crate::outline::{is_function, own_payloads};
@@ -26,8 +26,8 @@ struct Functions<'c> {
 /// Whether a component imports nothing, and each call of its functions traps.
 ///
 /// A component's functions are lifted from core functions. So it is enough that each of these traps at once, and so does
-/// the function that takes the arguments. Its modules do nothing when they are instantiated, and neither they nor components
-/// are given away. What else the component does cannot be seen from outside.
+/// the function that takes the arguments. Neither its modules nor its components are given away. What else the component does
+/// cannot be seen from outside: when it is instantiated, it can only take time or trap.
 pub(super) fn only_traps(component: &[u8]) -> Result<bool, BinaryReaderError> {
     let mut functions = Functions::default();
     for payload in own_payloads(component) {
@@ -107,9 +107,8 @@ fn gives_code(payload: &Payload<'_>) -> Result<bool, BinaryReaderError> {
     Ok(false)
 }
 
-/// Returns the exported functions of a module that trap at once. None if the module does something when it is instantiated:
-/// that can trap, or take time.
-fn trapping(module: &[u8]) -> Result<Option<HashSet<&str>>, BinaryReaderError> {
+/// Returns the exported functions of a module that trap at once.
+fn trapping(module: &[u8]) -> Result<HashSet<&str>, BinaryReaderError> {
     let (mut imports, mut bodies, mut exports) = (0, HashMap::new(), Vec::new());
     let mut defined = 0_u32;
     for payload in Parser::new(0).parse_all(module) {
@@ -130,21 +129,6 @@ fn trapping(module: &[u8]) -> Result<Option<HashSet<&str>>, BinaryReaderError> {
                     }
                 }
             }
-            Payload::StartSection { .. } => return Ok(None),
-            Payload::DataSection(section) => {
-                for segment in section {
-                    if let DataKind::Active { .. } = segment?.kind {
-                        return Ok(None);
-                    }
-                }
-            }
-            Payload::ElementSection(section) => {
-                for segment in section {
-                    if let ElementKind::Active { .. } = segment?.kind {
-                        return Ok(None);
-                    }
-                }
-            }
             Payload::CodeSectionEntry(body) => {
                 bodies.insert(imports + defined, body.as_bytes() == UNREACHABLE);
                 defined += 1;
@@ -154,7 +138,7 @@ fn trapping(module: &[u8]) -> Result<Option<HashSet<&str>>, BinaryReaderError> {
     }
     let traps = exports.into_iter();
     let traps = traps.filter(|(_, index)| bodies.get(index) == Some(&true));
-    Ok(Some(traps.map(|(name, _)| name).collect()))
+    Ok(traps.map(|(name, _)| name).collect())
 }
 
 // === impl Functions ===
@@ -179,10 +163,7 @@ impl<'c> Functions<'c> {
                 unchecked_range, ..
             } => {
                 let module = component.get(unchecked_range).unwrap_or_default();
-                let Some(traps) = trapping(module)? else {
-                    return Ok(false);
-                };
-                self.modules.push(traps);
+                self.modules.push(trapping(module)?);
             }
             Payload::InstanceSection(section) => {
                 for instance in section {

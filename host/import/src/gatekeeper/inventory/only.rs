@@ -27,7 +27,7 @@ pub(super) fn places(rego: &Rego) -> Vec<usize> {
         let after = rego.after(at + "data".len());
         match after.strip_prefix('.') {
             Some(member) => name_of(member) == "inventory",
-            None => !after.starts_with(|c: char| matches!(c, ':' | '}' | ')')),
+            None => !after.starts_with([':', '}', ')']),
         }
     };
     places.filter(reads).collect()
