@@ -1,5 +1,6 @@
 //! Starts etcd and kube-apiserver, and sends requests to kube-apiserver.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -23,6 +24,8 @@ const SERVICE_ADDRESSES: &str = "127.96.0.0/16";
 
 /// Time limit until kube-apiserver is ready. It takes three seconds if the processors are free.
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// Time limit until the port of a killed kube-apiserver is free.
+const END_LIMIT: Duration = Duration::from_secs(30);
 /// Time limit for a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
@@ -229,10 +232,10 @@ impl Cluster {
         shared.as_ref()
     }
 
-    /// Kills kube-apiserver. etcd goes on.
+    /// Kills kube-apiserver, and waits until its port is free. etcd goes on.
     ///
     /// # Panics
-    /// Panics if it does not run.
+    /// Panics if it does not run, or does not end.
     pub fn kill_api_server(&self) {
         let file = self.folder.join(format!("{API_SERVER_LOG}.pid"));
         let process = std::fs::read_to_string(&file)
@@ -244,6 +247,12 @@ impl Cluster {
             status.is_ok_and(|status| status.success()),
             "kill {process}"
         );
+        // The kernel closes the socket some time after the signal. Another kube-apiserver would not wait for this.
+        let deadline = Instant::now() + END_LIMIT;
+        while let Err(error) = TcpListener::bind(self.address()) {
+            assert!(Instant::now() < deadline, "{}: {error}", self.address());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Starts kube-apiserver again after it was killed, and waits until it is ready.
