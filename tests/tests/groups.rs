@@ -425,12 +425,12 @@ async fn changed_group_takes_effect_when_all_members_are_loaded() {
     let records = server.configuration().folder().join("artifacts/last-good");
     until("the new group is recorded", async || {
         let folders = fs::read_dir(&records).expect("the records").flatten();
-        let files = folders.filter_map(|folder| fs::read_dir(folder.path()).ok());
-        let mut texts = files.flatten().flatten();
-        texts.any(|file| {
-            let text = fs::read_to_string(file.path()).unwrap_or_default();
-            text.contains("owner() && late()")
-        })
+        let texts = folders.filter_map(|folder| {
+            fs::read_to_string(folder.path().join("configuration.last-good")).ok()
+        });
+        texts
+            .into_iter()
+            .any(|text| text.contains("owner() && late()"))
     })
     .await;
     // A restart without the file of a member recalls it.
