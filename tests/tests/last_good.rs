@@ -125,7 +125,7 @@ async fn restart_with_broken_plugins_serves_last_known_good() {
         assert_eq!(mode.ok(), Some(0o600), "{}", record.display());
     }
     std::fs::write(&size, "#!/bin/sh").expect("a file can be written");
-    let starved = json!({"fuel": 10});
+    let starved = json!({"memory": "64Ki"});
     let bad = plugins(killed, "missing", json!({"sets": {}}), starved);
     let server = Server::start(bad);
     assert_eq!(labels(&server).await, all, "the same answers as before");
