@@ -133,7 +133,7 @@ fn object(head: Head<'_>, trace: &Trace, path: &str, found: &Place) -> Value {
     schema
 }
 
-/// Lets the schema of an object that has all keys of [`ALTERNATIVES`] require one of them.
+/// Makes the schema of an object require one of the keys that exclude each other, if it has all of them.
 pub fn require_alternative(schema: &mut Value) {
     let keys = &schema["properties"];
     if ALTERNATIVES.iter().all(|key| keys.get(key).is_some()) {
