@@ -1,7 +1,7 @@
 //! JSON Schemas for editors, derived from the readers themselves.
 //!
-//! A reader asks for keys, and for a form of value at each key. [`derive()`] runs the reader over small documents,
-//! notes the keys that it asks for, and fills them in until the reader asks for no new key. A key is thus in the schema
+//! A reader asks for keys, and for a form of value at each key. [`derive()`] runs the reader over small documents. It
+//! notes the keys that the reader asks for, and fills them in until there is no new key. A key is thus in the schema
 //! exactly if the reader asks for it. Only the descriptions are written by hand, and tests compare them with the keys.
 
 mod config;

@@ -4,7 +4,7 @@
 //! configuration adds or changes it and it does not serve as desired yet. While an entry is awaited:
 //!
 //! - Enforcing plugins that the configuration removes stay in effect, each at its place.
-//! - Enforcing plugins that serve keep their previous entry, with its scope, exceptions and settings.
+//! - Enforcing plugins that serve keep their previous entry. Its scope, exceptions and settings stay in effect.
 //! - An added entry that is ready takes effect at once, because it only makes the set stricter.
 //! - Plugins that do not enforce change at once.
 //! - `enabled: false` and the modes `warn` and `audit` are explicit relief and take effect at once.
