@@ -7,13 +7,14 @@ import importlib
 import io
 import os
 import sys
+import types
 import tempfile
 import traceback
 import unittest
 from pathlib import Path
 from unittest import mock
 
-from tollgate_sdk import _base, _project, _room, build
+from tollgate_sdk import _base, _project, _room, _system, build
 
 POLICY = """\
 from tollgate_sdk import ALLOW, Manifest
@@ -237,8 +238,8 @@ class Rooms(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def finder(self, files: dict[str, str], imports: tuple[str, ...] = ()) -> _room.Finder:
-        content = _room.fill({"module": "tested", "files": files}, 64 << 10)
+    def finder(self, files: dict[str, str], imports: tuple[str, ...] = (), is_sure: bool = False) -> _room.Finder:
+        content = _room.fill({"module": "tested", "files": files, "is_sure": is_sure}, 64 << 10)
         assert content is not None
         finder = _room.Finder(bytearray(content), _room.Preloaded([*imports], []))
         sys.meta_path[:] = [finder]
@@ -276,6 +277,19 @@ class Rooms(unittest.TestCase):
         finder = self.finder({"tested.py": "import other"})
         with self.assertRaisesRegex(ImportError, "while the plugin loads.*write `import other`.*one-stage"):
             finder.load()
+
+    def test_what_was_refused_fails_the_load_even_if_the_error_is_caught(self) -> None:
+        """A library that goes on without its file could leave a list of what to deny empty."""
+        read = _system._withheld(open, "open")
+        sys.modules["tested_rules"] = types.SimpleNamespace(read=read)  # type: ignore[assignment]
+        caught = "import tested_rules\ntry:\n    tested_rules.read('rules.ini')\nexcept OSError:\n    rules = []"
+        late = "try:\n    import late.part\nexcept ImportError:\n    pass"
+        with mock.patch.object(_system, "_runs", True):
+            for source, expected in ((caught, "open: the top level needs it.*one-stage"), (late, "import late")):
+                with self.assertRaisesRegex(RuntimeError, expected):
+                    self.finder({"tested.py": source}).load()
+                self.finder({"tested.py": source}, is_sure=True).load()
+        self.finder({"tested.py": "x = 1"}).load()
 
     def test_a_module_of_the_policy_goes_before_a_package(self) -> None:
         sys.modules["tested_other"] = sys.modules["unittest"]

@@ -100,7 +100,7 @@ def _installed() -> list[str]:
         for at, folders, files in os.walk(folder):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
             for name in sorted(files):
-                status = os.stat(os.path.join(at, name))
+                status = os.lstat(os.path.join(at, name))
                 lines.append(f"{at}/{name} {status.st_size} {status.st_mtime_ns}")
     return lines
 

@@ -18,7 +18,7 @@ _OF_FILES = {
     "scandir", "walk",
 }  # fmt: skip
 # Modules that read files, or the randomness of a system.
-_NEEDY = {"glob", "importlib.resources", "pkgutil", "secrets", "tempfile", "zipfile"}
+_NEEDY = {"glob", "importlib.resources", "pkgutil", "secrets", "tempfile", "zipfile", "zoneinfo"}
 _OF_RANDOMNESS = {"Random", "SystemRandom", "getrandbits", "urandom", "uuid1", "uuid4"}
 _IMPORTING = {"__import__", "import_module"}
 # Python imports these modules at the first use of a function.

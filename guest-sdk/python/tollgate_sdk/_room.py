@@ -10,6 +10,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import NoReturn
 
+from tollgate_sdk import _system
+
 FOLDER = "/policy/"
 """The folder that the policy's modules seem to be in."""
 ONE_STAGE = "`one-stage = true` under [tool.tollgate] in pyproject.toml"
@@ -85,10 +87,18 @@ class Finder:
                 for old in [old for old in sys.modules if old == top or old.startswith(f"{top}.")]:
                     del sys.modules[old]
         self.is_loading = True
+        _system.missed.clear()
         try:
-            return importlib.import_module(project["module"])
+            module = importlib.import_module(project["module"])
         finally:
             self.is_loading = False
+        # Whoever caught the error may go on without what it wanted to read, such as a list of what to deny.
+        if _system.missed and not project.get("is_sure"):
+            raise RuntimeError(
+                f"{_system.missed[0]}: the top level needs it, and a plugin does not have it when it loads; it has it with "
+                f"{ONE_STAGE}, and `one-stage = false` there says that nothing needs it"
+            )
+        return module
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Finds a module for Python."""
@@ -111,6 +121,7 @@ class Finder:
         if failed is not None:
             raise failed
         if self.is_loading:
+            _system.missed.append(f"import {name}")
             raise ModuleNotFoundError(
                 f"{name} is imported while the plugin loads, when there are no files: write `import {name}` in your "
                 f"own code, or set {ONE_STAGE}",

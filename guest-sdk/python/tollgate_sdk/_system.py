@@ -58,6 +58,8 @@ _ENCODINGS = (
 )
 
 _runs = False
+missed: list[str] = []
+"""What was refused since somebody last looked. A library may have caught the error."""
 
 
 class NoSystem(OSError):
@@ -118,6 +120,7 @@ def _withheld(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         if _runs:
+            missed.append(name)
             raise NoSystem(f"{name}: a plugin has no files, no processes and no randomness of a system")
         return function(*arguments, **named)
 

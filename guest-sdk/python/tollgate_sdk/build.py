@@ -44,18 +44,20 @@ def build(policy: Path, output: Path, one_stage: bool = False) -> list[str]:
     if len(exports) == 1:
         raise BuildError(f"{policy} has neither `validate` nor `mutate`")
     output.parent.mkdir(parents=True, exist_ok=True)
-    reason = "" if one_stage else _reason_for_one_stage(project)
-    if one_stage or reason:
-        if reason:
+    chosen = True if one_stage else _chosen_stages(project)
+    reason = _reason_for_one_stage(project, chosen)
+    if reason or one_stage:
+        if not one_stage:
             print(f"importing the policy during this build, and so in each: {reason}", file=sys.stderr)
         component = _in_one_stage(project, policy, exports)
     else:
-        component = _in_two_stages(project, exports)
+        # An author who knows better can say so.
+        component = _in_two_stages(project, exports, is_sure=chosen is False)
     _base.write(output, component)
     return exports
 
 
-def _reason_for_one_stage(project: _project.Project) -> str:
+def _chosen_stages(project: _project.Project) -> bool | None:
     settings = project.root / "pyproject.toml"
     try:
         own = tomllib.loads(settings.read_text()).get("tool", {}).get("tollgate", {})
@@ -66,17 +68,20 @@ def _reason_for_one_stage(project: _project.Project) -> str:
     chosen = own.get("one-stage")
     if chosen is not None and not isinstance(chosen, bool):
         raise BuildError(f"{settings}: `one-stage` under [tool.tollgate] must be true or false")
+    return chosen
+
+
+def _reason_for_one_stage(project: _project.Project, chosen: bool | None) -> str:
     if chosen:
         return "`one-stage` in pyproject.toml"
-    # An author who knows better can say so.
     if project.needs_files and chosen is None:
         return f"{project.needs_files} may read files, which a plugin does not have when it loads"
     return ""
 
 
-def _in_two_stages(project: _project.Project, exports: list[str]) -> bytes:
+def _in_two_stages(project: _project.Project, exports: list[str], is_sure: bool) -> bytes:
     """Writes the policy's own modules into a component that has all others."""
-    contents = {"module": project.module, "files": project.files}
+    contents = {"module": project.module, "files": project.files, "is_sure": is_sure}
     for size in _ROOMS:
         content = _room.fill(contents, size)
         if content is not None:
