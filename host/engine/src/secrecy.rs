@@ -61,12 +61,6 @@ impl Secrecy {
         if is_secret { Self::Sealed } else { Self::Open }
     }
 
-    /// Combines the secrecy of two calls about the same review.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        self.max(other)
-    }
-
     /// Records that the plugin learned that something exists at a well-formed `pointer`. Tollgate treats this as a read
     /// of the parent's member names.
     pub(super) fn finds(&mut self, pointer: &str) {

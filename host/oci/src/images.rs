@@ -83,7 +83,8 @@ impl Registry {
                 Err(error) if is_missing(&error) => {}
                 // The first login is the one that the Pod means.
                 Err(error) if is_refused(&error) => drop(refused.get_or_insert(error)),
-                Err(error) => return Err(error),
+                // What comes later does not undo a refusal.
+                Err(error) => return Err(refused.unwrap_or(error)),
             }
         }
         refused.map_or(Ok(None), Err)

@@ -131,7 +131,16 @@ impl<'m> Analysis<'m> {
         let (refr, key, assign) = match head {
             RuleHead::Compr { refr, assign, .. } => (refr, None, assign.as_ref()),
             RuleHead::Set { refr, key, .. } => (refr, key.as_ref(), None),
-            RuleHead::Func { refr, assign, .. } => (refr, None, assign.as_ref()),
+            RuleHead::Func {
+                refr, args, assign, ..
+            } => {
+                // A parameter that is no variable is compared with the argument, so a reference in it is read.
+                let patterns = args
+                    .iter()
+                    .filter(|arg| !matches!(&***arg, Expr::Var { .. }));
+                patterns.for_each(|pattern| self.whole(pattern));
+                (refr, None, assign.as_ref())
+            }
         };
         let mut name = refr;
         loop {

@@ -24,7 +24,11 @@ pub(crate) fn module(module: &Module, visit: &mut impl Visitor) {
             continue;
         };
         let (refr, key, assign) = match head {
-            RuleHead::Compr { refr, assign, .. } | RuleHead::Func { refr, assign, .. } => {
+            RuleHead::Compr { refr, assign, .. } => (refr, None, assign.as_ref()),
+            RuleHead::Func {
+                refr, args, assign, ..
+            } => {
+                args.iter().for_each(|arg| inside(arg, visit));
                 (refr, None, assign.as_ref())
             }
             RuleHead::Set { refr, key, .. } => (refr, key.as_ref(), None),

@@ -63,6 +63,23 @@ const DEEPEST: usize = 64;
 /// A value that may not be known. An error is a member that has to be asked first.
 type Truth = Result<Option<bool>, usize>;
 
+/// Returns the result of an expression whose result is the same for all verdicts of the members. A group has few members,
+/// and the first verdicts that differ in their result end the search.
+fn constant(tree: &Tree, members: usize) -> Option<bool> {
+    let result = |bits: u32| {
+        let verdict = |index: usize| match bits >> index & 1 {
+            0 => MemberVerdict::Denied,
+            _ => MemberVerdict::Allowed,
+        };
+        let verdicts: Vec<_> = (0..members).map(|index| Some(verdict(index))).collect();
+        tree.evaluate(&verdicts).ok().flatten()
+    };
+    let all = 1_u32.checked_shl(u32::try_from(members).ok()?)?;
+    let first = result(all - 1)?;
+    // Members that all deny differ from members that all allow in nearly every expression.
+    (members > 0 && (0..all).all(|bits| result(bits) == Some(first))).then_some(first)
+}
+
 // === impl GroupExpression ===
 
 impl GroupExpression {
@@ -102,11 +119,7 @@ impl GroupExpression {
                 tree
             }
         };
-        // What holds for members that may say either holds whatever they say.
-        let open = vec![Some(MemberVerdict::Faulted); members.len()];
-        if let Ok(Some(result)) = tree.evaluate(&open)
-            && !members.is_empty()
-        {
+        if let Some(result) = constant(&tree, members.len()) {
             return Err(vec![format!(
                 "is {result} whatever the members say, expected an expression that depends on them"
             )]);

@@ -117,6 +117,7 @@ impl Rego {
             match character {
                 '{' | '[' | '(' => depth += 1,
                 '}' | ']' | ')' => depth = depth.saturating_sub(1),
+                '\n' if goes_on(&self.text[start..at], &self.text[at..body.end]) => {}
                 ';' | '\n' if depth == 0 => {
                     statements.push(self.text[start..at].trim());
                     start = at + 1;
@@ -153,6 +154,19 @@ impl<'r> Body<'r> {
         });
         value.filter(|_| assignments == 1)
     }
+}
+
+/// Whether a statement goes on behind the end of a line: an operator or a word needs what follows, or an operator follows.
+fn goes_on(line: &str, rest: &str) -> bool {
+    const OPERATORS: &[char] = &[
+        '=', '<', '>', '!', '+', '-', '*', '/', '%', '&', '|', ',', ':',
+    ];
+    const WORDS: [&str; 5] = ["not", "some", "every", "in", "if"];
+    let line = line.trim_end();
+    let last = line.rsplit(|c: char| !is_of_name(c)).next();
+    line.ends_with(OPERATORS)
+        || last.is_some_and(|last| WORDS.contains(&last))
+        || rest.trim_start().starts_with(OPERATORS)
 }
 
 fn is_of_name(character: char) -> bool {

@@ -203,9 +203,14 @@ impl<'p, C: Code> Unit<'p, C> {
     fn missing(&self, known: &impl Known<C>) -> Vec<&'p PluginConfig> {
         let is_missing = |entry: &&&PluginConfig| {
             let is_changed = match self.place(&entry.name) {
-                None => self.places.is_empty() || self.serves(known),
-                // The failurePolicy already decides for this plugin, and continues to under the current entry.
-                Some(place) if place.is_failed() && !serves(place, known) => false,
+                // The failurePolicy already decides if plugins have failed and none serves. It continues to under the
+                // current entry.
+                None => self.serves(known) || !self.places.iter().any(|place| place.is_failed()),
+                Some(place) if place.is_failed() && !serves(place, known) => {
+                    let is_the_same =
+                        place.config.group == entry.group && place.config.runs_like(entry);
+                    self.serves(known) && !is_the_same
+                }
                 Some(place) => place.config != ***entry,
             };
             is_changed && known.ready(entry).is_none()

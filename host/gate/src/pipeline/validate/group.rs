@@ -162,7 +162,7 @@ fn add(called: &mut Called, name: Arc<str>, verdict: MemberVerdict, of_member: C
     called
         .annotations
         .extend(annotations.map(|(key, value)| (format!("{name}.{key}"), value)));
-    called.secrecy = called.secrecy.and(of_member.secrecy);
+    called.secrecy = called.secrecy.max(of_member.secrecy);
     called.grounds = called.grounds.and(of_member.grounds);
     called.members.push(MemberReport {
         name,

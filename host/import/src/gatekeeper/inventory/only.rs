@@ -27,7 +27,8 @@ pub(super) fn places(rego: &Rego) -> Vec<usize> {
         let after = rego.after(at + "data".len());
         match after.strip_prefix('.') {
             Some(member) => name_of(member) == "inventory",
-            None => !after.starts_with([':', '}', ')']),
+            // The whole document goes somewhere.
+            None => true,
         }
     };
     places.filter(reads).collect()
@@ -221,7 +222,15 @@ violation[{"msg": msg}] {
             format!("{UNIQUE}\nother_rule {{ x := data }}"),
             UNIQUE.replace("data.inventory", "data[\"inventory\"]"),
             UNIQUE.replace("violation[", "import data.inventory\nviolation["),
+            format!("{UNIQUE}\nother_rule {{ sites(data) }}"),
+            format!("{UNIQUE}\nother_rule {{ x := {{\"d\": data}} }}"),
             // The comparison does not decide alone, or not about this object.
+            UNIQUE.replace(comparison, &format!("  same :=\n{comparison}  not same\n")),
+            UNIQUE.replace(comparison, &format!("  not\n{comparison}")),
+            UNIQUE.replace(
+                "== host\n",
+                "== host\n    | input.review.object.spec.more\n",
+            ),
             UNIQUE.replace("  other.spec", "  not other.spec"),
             UNIQUE.replace(
                 comparison,

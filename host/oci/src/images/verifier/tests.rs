@@ -5,7 +5,7 @@ mod pages;
 mod rotation;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -425,25 +425,44 @@ async fn secrets_that_cannot_be_read_give_no_answer() {
 async fn refused_login_ends_what_it_has_found() {
     let status = Arc::new(AtomicUsize::new(200));
     let now = status.clone();
+    // Whether the registry fails for everybody else once it has refused the login.
+    let fails_then = Arc::new(AtomicBool::new(false));
+    let fails = fails_then.clone();
+    let has_refused = AtomicBool::new(false);
     let server = Server::start(
         move |path, login| match (now.load(Ordering::Relaxed), login) {
+            (_, None) if fails.load(Ordering::Relaxed) && has_refused.load(Ordering::Relaxed) => {
+                (503, String::new(), String::new())
+            }
             (_, None) => (
                 401,
                 "www-authenticate: Basic realm=\"tests\"\r\n".to_owned(),
                 String::new(),
             ),
-            (200, Some(_)) => shown(path),
-            (status, Some(_)) => (u16::try_from(status).unwrap(), String::new(), String::new()),
+            (200, Some(_)) => {
+                has_refused.store(false, Ordering::Relaxed);
+                shown(path)
+            }
+            (status, Some(_)) => {
+                has_refused.store(true, Ordering::Relaxed);
+                (u16::try_from(status).unwrap(), String::new(), String::new())
+            }
         },
     )
     .await;
     let host = server.address.to_string();
-    for (refusal, counts) in [(503, true), (401, false), (403, false)] {
+    for (refusal, then, counts) in [
+        (503, false, true),
+        (401, false, false),
+        (403, false, false),
+        (401, true, false),
+    ] {
         let mut verifier =
             Verifier::new(&server, vec![("shop", Some(login(&host, "shop:secret")))]);
         let lifetimes = verifier.bound.lifetimes;
         for image in ["shop/app:1", &format!("shop/other@{DIGEST}")] {
             status.store(200, Ordering::Relaxed);
+            fails_then.store(false, Ordering::Relaxed);
             verifier.bound.lifetimes = lifetimes;
             assert_seen(&verifier.ask(Some("shop"), image).await);
             // As if the image had been signed.
@@ -456,6 +475,7 @@ async fn refused_login_ends_what_it_has_found() {
             verifier.bound.lifetimes.verified = Duration::ZERO;
             verifier.bound.lifetimes.resolved = Duration::ZERO;
             status.store(refusal, Ordering::Relaxed);
+            fails_then.store(then, Ordering::Relaxed);
             let fallen_back = |answer: &Answer| {
                 let is_good = matches!(answer, Ok(verified) if verified.last_known_good);
                 assert_eq!(is_good, counts, "{refusal}: {answer:?}");

@@ -1,3 +1,12 @@
+is_own(input.review.object.metadata.name) { true }
+violation[{"msg": "a"}] { is_own("web") }
+===
+both([x, input.review.object.spec.hostNetwork]) { x == 1 }
+violation[{"msg": "a"}] { not both([1, true]) }
+===
+keyed({"a": input.review.object.metadata.namespace}) { true }
+violation[{"msg": "a"}] { keyed({"a": "shop"}) }
+===
 violation[{"msg": "a"}] { input.review.object.metadata.labels.owner }
 ===
 violation[{"msg": "a"}] { not input.review.object.metadata.labels.owner }

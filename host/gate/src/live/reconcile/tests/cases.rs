@@ -979,6 +979,62 @@ fn relief_of_a_group_takes_effect_at_once() {
     }
 }
 
+/// A disabled entry comes back with other plugins when all of them are ready. Until then, the plugin that it replaces stays.
+#[test]
+fn disabled_entry_comes_back_as_a_whole() {
+    let guard = "guard: source: 'file:/one.wasm'";
+    let plugin = "g: source: 'file:/one.wasm', failurePolicy: Ignore";
+    let ignoring = "failurePolicy: Ignore";
+    for (disabled, enabled, loads, expected) in [
+        (
+            format!("{plugin}, enabled: false"),
+            after("g", ignoring),
+            vec!["g.a", "g.c"],
+            AFTER.map(|member| format!("g.{member}")).to_vec(),
+        ),
+        (
+            before("g", "failurePolicy: Ignore, enabled: false"),
+            after("g", ignoring),
+            vec!["g.a", "g.c"],
+            AFTER.map(|member| format!("g.{member}")).to_vec(),
+        ),
+        (
+            before("g", "failurePolicy: Ignore, enabled: false"),
+            plugin.to_owned(),
+            vec!["g"],
+            vec!["g one.wasm@0".to_owned()],
+        ),
+    ] {
+        let mut world = World::serving(&format!("{disabled}\n{guard}"));
+        world.read(&enabled);
+        for load in &loads {
+            assert_eq!(world.in_force(), ["guard one.wasm@0"], "{enabled}");
+            world.finish(load);
+        }
+        assert_eq!(world.in_force(), expected);
+    }
+}
+
+/// A member that has failed does not let a new version of its group in without it.
+#[test]
+fn new_version_waits_for_the_member_that_had_failed() {
+    let versions = ["one", "two"].map(|file| {
+        format!(
+            "g: group: {{ members: [{{ name: a, source: 'file:/{file}.wasm' }}, {{ name: b, source: 'file:/{file}.wasm' }}], \
+             expression: all, message: no }}, failurePolicy: Ignore"
+        )
+    });
+    let mut world = World::started(&versions[0], LastKnownGood::default());
+    world.finish("g.a");
+    world.fail("g.b");
+    assert_eq!(members(&world, "g"), ["a one.wasm@0", "b !"]);
+    world.read(&versions[1]);
+    world.finish("g.a");
+    assert_eq!(members(&world, "g"), ["a one.wasm@0", "b !"]);
+    world.finish("g.b");
+    assert_eq!(members(&world, "g"), ["a two.wasm@0", "b two.wasm@0"]);
+}
+
 /// An entry can become a group, and a group a plugin.
 #[test]
 fn entry_keeps_its_plugins_until_those_of_another_kind_are_ready() {
