@@ -193,6 +193,9 @@ fn says_what_an_expression_must_not_have() {
         ("signed() && trusted() && false", false),
         ("signed() || trusted() || !false", true),
         ("true ? false : signed() || trusted()", false),
+        ("signed() || !signed() || trusted()", true),
+        ("(signed() && trusted()) || !signed() || !trusted()", true),
+        ("signed() && !signed() && trusted()", false),
     ] {
         assert_eq!(
             of(text),

@@ -42,4 +42,7 @@ async fn mutating_policies_have_the_results_of_plugins() {
     matching::define(&cluster);
     let counts = both::compare(&cluster, &mutating::cases()).await;
     println!("{counts:?}");
+    let denied = counts.denied;
+    assert!(denied > 10, "{denied} denied: expected more than 10");
+    assert!(counts.requests > 60, "{counts:?}");
 }

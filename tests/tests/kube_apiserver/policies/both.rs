@@ -91,8 +91,10 @@ pub(super) async fn answers(cluster: &Cluster, cases: &[Case]) -> (Counts, Vec<(
         }
         // kube-apiserver checks what a mutation made after each one, and then the whole object. The plugin finds some of this
         // itself, with other words. Both refuse the request.
-        let is_servers = |(message, _, _): &(String, String, u64)| !message.contains("policy '");
-        let is_refused = here.denial.is_some() && there.denial.as_ref().is_some_and(is_servers);
+        let is_servers = |(message, _, _): &(String, String, u64)| start_of(message).is_none();
+        let is_refused = case.is_mutating()
+            && here.denial.is_some()
+            && there.denial.as_ref().is_some_and(is_servers);
         if here != there && !is_refused {
             differences.push(format!(
                 "{}: {} {}\nhere  {here:#?}\nthere {there:#?}",
@@ -337,11 +339,15 @@ fn review(request: &Request, old: &Value) -> Value {
     review
 }
 
+/// Where a message begins to speak of a policy.
+fn start_of(message: &str) -> Option<usize> {
+    let starts = ["ValidatingAdmissionPolicy '", "policy '", "policy \""];
+    starts.iter().filter_map(|one| message.find(one)).min()
+}
+
 /// Cuts a message to the part that both sides have.
 pub(super) fn from_policy(message: &str) -> String {
-    let starts = ["ValidatingAdmissionPolicy '", "policy '", "policy \""];
-    let start = starts.iter().filter_map(|one| message.find(one)).min();
-    let message = &message[start.unwrap_or(0)..];
+    let message = &message[start_of(message).unwrap_or(0)..];
     let end = message.rfind(" (review ").unwrap_or(message.len());
     // Tollgate has every message on one line.
     let words: Vec<&str> = message[..end].split_whitespace().collect();
