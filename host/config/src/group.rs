@@ -317,8 +317,9 @@ pub fn entries<'c>(
 // === impl PluginConfig ===
 
 impl PluginConfig {
-    /// Returns the entry of the group that these are the members of. None if a member is missing, or if the members are of
-    /// different versions of the group: their verdicts do not belong together.
+    /// Returns the entry of the group that these are the members of. None if a member is missing, or if the members differ in
+    /// the definition of the group: its names, expression and message. Other keys are not compared, so the caller keeps
+    /// members of two versions apart.
     #[must_use]
     pub fn of_group(members: &[&Self]) -> Option<Self> {
         let first = *members.first()?;
