@@ -91,6 +91,24 @@ importlib.import_module("named")
             },
         )  # fmt: skip
 
+    def test_a_relative_name_in_a_call_is_resolved(self) -> None:
+        project = self.read(
+            policy="""\
+from importlib import import_module
+import rules
+def f():
+    import_module(".a", "rules")
+    import_module("..b", package="rules.deep")
+    import_module("." + name, "rules")
+""",
+            rules__init__="import importlib\nimportlib.import_module('.c', __package__)",
+            rules__a="",
+            rules__b="",
+            rules__c="",
+            rules__d="",
+        )
+        self.assertEqual(sorted(project.files), ["policy.py", "rules/__init__.py", "rules/a.py", "rules/b.py", "rules/c.py"])
+
     def test_a_mistake_in_the_syntax_has_a_place(self) -> None:
         with self.assertRaisesRegex(_project.SourceError, r"^a.py:2: SyntaxError: "):
             self.read(policy="import a", a="x = 1\ndef = 2\n")
@@ -105,6 +123,9 @@ importlib.import_module("named")
             ("class A:\n    def __init__(self):\n        open('a')", "policy.py:3: open"),
             ("import random\nchance = random.Random(5)", "policy.py:2: Random"),
             ("import importlib\nfor name in 'ab':\n    importlib.import_module(name)", "policy.py:3: import_module"),
+            ("import importlib\nimportlib.import_module('.a', name())", "policy.py:2: import_module"),
+            ("import importlib\nimportlib.import_module('.a', package='rules')", ""),
+            ("import importlib\nimportlib.import_module('.a', __package__)", ""),
             ("def validate():\n    open('a')\n    import_module(x)", ""),
             (POLICY, ""),
         ):
@@ -166,6 +187,30 @@ class Builds(Folder):
         with mock.patch.object(sys, "path", elsewhere):
             self.build(policy=POLICY + "from tollgate_sdk import clock\n")
         self.assertEqual(self.compiled[1].imports, ["statistics"])
+
+    def test_an_installed_package_that_changes_is_compiled_again(self) -> None:
+        packages = self.folder / "packages"
+        module = packages / "rules" / "__init__.py"
+        module.parent.mkdir(parents=True)
+        (module.parent / "__pycache__").mkdir()
+        module.write_text("LIMIT = 1")
+        steps = (
+            lambda: None,
+            lambda: (module.parent / "__pycache__" / "x.pyc").write_text(""),
+            lambda: module.write_text("LIMIT = 20"),
+            # As pip does, with the same size.
+            lambda: os.utime(module, (1, 1)),
+            lambda: (module.parent / "more.py").write_text(""),
+            lambda: (module.parent / "more.py").unlink(),
+        )
+        compiled = []
+        with mock.patch.object(_base.sysconfig, "get_path", lambda _: str(packages)):
+            for step in steps:
+                step()
+                self.build()
+                compiled.append(len(self.compiled))
+        # Without the last module, the packages are those of the step before it was added.
+        self.assertEqual(compiled, [1, 1, 2, 3, 4, 4])
 
     def test_a_policy_that_is_too_large_gets_more_room(self) -> None:
         rooms = [len(self.build(policy=POLICY + "#" * size)) for size in (0, 300_000, 1_200_000)]

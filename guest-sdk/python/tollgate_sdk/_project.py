@@ -160,8 +160,9 @@ def _imports(tree: ast.AST, package: str, is_needed: bool = True) -> Iterator[_I
                     else:
                         # `from . import x` beside the policy.
                         yield _Import(alias.name, None, node.lineno, is_needed)
-            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if _name(function) in _IMPORTING:
+            case ast.Call() if name := _imported(node, package):
                 yield _Import(name, None, node.lineno, False)
+                yield from _imports(node, package, False)
             case ast.Attribute(attr=attribute) if attribute in _LAZY:
                 yield _Import(_LAZY[attribute], None, node.lineno, False)
                 yield from _imports(node, package, is_needed)
@@ -173,6 +174,29 @@ def _imports(tree: ast.AST, package: str, is_needed: bool = True) -> Iterator[_I
                 yield from _imports(node, package, False)
             case _:
                 yield from _imports(node, package, is_needed)
+
+
+def _imported(call: ast.Call, package: str) -> str:
+    """Returns the module that a call such as `import_module(".rules", __package__)` in a package imports. Empty for any other
+    call, and if only the running code knows the name."""
+    if _name(call.func) not in _IMPORTING:
+        return ""
+    match call.args:
+        case [ast.Constant(value=str(name)), *others]:
+            level = len(name) - len(name.lstrip("."))
+            if not level:
+                return name
+            named = [keyword.value for keyword in call.keywords if keyword.arg == "package"]
+            match [*others, *named]:
+                case [ast.Constant(value=str(base)), *_]:
+                    package = base
+                case [ast.Name(id="__package__"), *_]:
+                    pass
+                case _:
+                    return ""
+            base = package.split(".")
+            return ".".join(part for part in (*base[: len(base) - level + 1], name[level:]) if part)
+    return ""
 
 
 def _look_for_files(project: Project, trees: dict[str, ast.Module]) -> None:
@@ -221,8 +245,8 @@ def _needed(node: ast.AST) -> str:
             return name
         case ast.Call(func=function) if _name(function) in _OF_RANDOMNESS:
             return _name(function)
-        case ast.Call(func=function, args=[first, *_]) if not isinstance(first, ast.Constant):
-            return called if (called := _name(function)) in _IMPORTING else ""
+        case ast.Call(func=function) if _name(function) in _IMPORTING:
+            return "" if _imported(node, "any") else _name(function)
         case ast.Import(names=names):
             return next((alias.name for alias in names if alias.name in _NEEDY), "")
         case ast.ImportFrom(module=str(module), names=names):
