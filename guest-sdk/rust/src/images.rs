@@ -86,6 +86,12 @@ pub fn verify(requests: impl IntoIterator<Item = Request>) -> Vec<Result<Verifie
     });
     let requests: Vec<contract::Request> = requests.collect();
     let answers = host::verify_images(&requests);
+    // A policy that goes over the answers would take an image without one for verified.
+    assert_eq!(
+        answers.len(),
+        requests.len(),
+        "the host has not answered all requests about images"
+    );
     answers.into_iter().map(answer).collect()
 }
 

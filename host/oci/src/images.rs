@@ -51,6 +51,15 @@ pub(crate) enum Judged {
     Refused(Failure),
 }
 
+/// Why a registry gives no answer about an image.
+#[derive(Debug)]
+pub(crate) struct NoAnswer {
+    error: RegistryError,
+    /// Whether the registry refuses a login of the Pod. A registry that refuses the host's own credentials, or a storage of
+    /// layers that refuses a request, says nothing about the Pod.
+    refuses_login: bool,
+}
+
 /// The manifests of images: those of OCI and of Docker, and the lists of both. A node asks for the same.
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
      application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
@@ -63,7 +72,7 @@ impl Registry {
         &self,
         image: &Reference,
         logins: &[Login],
-    ) -> Result<Option<String>, RegistryError> {
+    ) -> Result<Option<String>, NoAnswer> {
         let opened = self.opened(image, logins).await?;
         Ok(opened.map(|(_, digest)| digest))
     }
@@ -74,7 +83,7 @@ impl Registry {
         &'r self,
         image: &'r Reference,
         logins: &'r [Login],
-    ) -> Result<Option<(Session<'r>, String)>, RegistryError> {
+    ) -> Result<Option<(Session<'r>, String)>, NoAnswer> {
         let (mut refused, logins) = (None, logins.iter().map(Some));
         for login in logins.chain([None]) {
             let mut session = self.session(image)?.with_login(login);
@@ -82,9 +91,14 @@ impl Registry {
                 Ok(digest) => return Ok(Some((session, digest))),
                 Err(error) if is_missing(&error) => {}
                 // The first login is the one that the Pod means.
-                Err(error) if is_refused(&error) => drop(refused.get_or_insert(error)),
+                Err(error) if is_refused(&error) => {
+                    refused.get_or_insert(NoAnswer {
+                        error,
+                        refuses_login: login.is_some(),
+                    });
+                }
                 // What comes later does not undo a refusal.
-                Err(error) => return Err(refused.unwrap_or(error)),
+                Err(error) => return Err(refused.unwrap_or(error.into())),
             }
         }
         refused.map_or(Ok(None), Err)
@@ -97,7 +111,7 @@ impl Registry {
         digest: &str,
         policy: &Readied,
         logins: &[Login],
-    ) -> Result<Judged, RegistryError> {
+    ) -> Result<Judged, NoAnswer> {
         let mut session = if logins.is_empty() {
             self.session(image)?
         } else {
@@ -136,6 +150,17 @@ impl Registry {
             true => Failure::Unsigned(refusal),
             false => Failure::Untrusted(refusal),
         }))
+    }
+}
+
+// === impl NoAnswer ===
+
+impl From<RegistryError> for NoAnswer {
+    fn from(error: RegistryError) -> Self {
+        Self {
+            error,
+            refuses_login: false,
+        }
     }
 }
 

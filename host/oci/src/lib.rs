@@ -153,6 +153,14 @@ pub enum RegistryError {
         /// The limit, in seconds.
         seconds: u64,
     },
+    /// The list of referrers took too long, and what was read of it does not meet the policy.
+    #[error("{host}: no signature that meets the policy was found in time: {unread}")]
+    ListTooSlow {
+        /// The registry.
+        host: String,
+        /// How much of the list was read.
+        unread: String,
+    },
     /// The pull took longer than a start waits if another version can serve meanwhile.
     #[error(
         "{host}: no complete answer within {seconds} s; a start waits no longer if another version can serve"

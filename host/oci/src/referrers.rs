@@ -29,6 +29,8 @@ pub(super) struct Names {
     /// How many bytes the pages had.
     bytes: u64,
     begun: Instant,
+    /// No further page is asked for after this time.
+    longest: Duration,
     /// Why the list was not read to its end.
     cut: Option<Cut>,
 }
@@ -84,7 +86,7 @@ const MAX_TAGGED_BYTES: u64 = 1 << 20;
 const MAX_REQUESTS: usize = 57;
 /// Maximum size of all pages of a list, in bytes.
 const MAX_LIST_BYTES: u64 = 2 * MAX_MANIFEST_BYTES;
-/// No further page is asked for after this time.
+/// No further page is asked for after this time, or after half of `registries.timeout` if that is shorter.
 const LONGEST_LIST: Duration = Duration::from_secs(10);
 
 // === impl Session ===
@@ -97,7 +99,7 @@ impl Session<'_> {
         place: Place,
         digest: &str,
     ) -> Result<Names, RegistryError> {
-        let mut names = Names::new();
+        let mut names = Names::new(LONGEST_LIST.min(self.timeout() / 2));
         match place {
             Place::Tag => names.waiting.bundles.push_back(signature::tag(digest)),
             Place::Referrers => self.first_page(&mut names, digest).await?,
@@ -218,7 +220,7 @@ pub(super) fn next_page(page: &str, header: &str) -> Option<String> {
 
 /// The digests in a list of referrers that are bundles. A list that is no list is empty.
 pub(super) fn bundles_in(list: &[u8]) -> Vec<String> {
-    let mut names = Names::new();
+    let mut names = Names::new(LONGEST_LIST);
     names.add(list);
     std::iter::from_fn(|| names.take()).collect()
 }
@@ -226,8 +228,9 @@ pub(super) fn bundles_in(list: &[u8]) -> Vec<String> {
 // === impl Names ===
 
 impl Names {
-    fn new() -> Self {
+    fn new(longest: Duration) -> Self {
         Self {
+            longest,
             waiting: Candidates::default(),
             next: None,
             taken: 0,
@@ -267,7 +270,7 @@ impl Names {
             Some(Cut::Names)
         } else if self.bytes >= MAX_LIST_BYTES {
             Some(Cut::Bytes)
-        } else if self.begun.elapsed() >= LONGEST_LIST {
+        } else if self.begun.elapsed() >= self.longest {
             Some(Cut::Time)
         } else {
             None
@@ -296,6 +299,11 @@ impl Names {
         name
     }
 
+    /// Whether the list is not read to its end because the registry is too slow. Such a list says nothing about what is missing.
+    pub(super) fn is_too_slow(&self) -> bool {
+        self.cut == Some(Cut::Time)
+    }
+
     /// Says how much of the list was looked at, if it was not all of it.
     pub(super) fn unread(&self) -> Option<String> {
         let why = match self.cut.as_ref()? {
@@ -304,7 +312,7 @@ impl Names {
             Cut::Bytes => format!("the list has more than {} MiB", MAX_LIST_BYTES >> 20),
             Cut::Time => format!(
                 "the list goes on, and it took more than {} s so far",
-                LONGEST_LIST.as_secs()
+                self.longest.as_secs_f64()
             ),
             Cut::Elsewhere(origin) => format!(
                 "the list goes on at {}, and Tollgate asks no other host than the registry",
@@ -457,7 +465,7 @@ mod tests {
     fn asks_for_no_page_after_a_bound() {
         type Change = fn(&mut Names);
         let waiting = |names: &mut Names, index| names.waiting.add(format!("{index}"), false);
-        let mut full = Names::new();
+        let mut full = Names::new(LONGEST_LIST);
         (0..MAX_SIGNATURES).for_each(|index| waiting(&mut full, index));
         full.pages = MAX_REQUESTS - MAX_SIGNATURES;
         let page = Url::parse("https://registry.example.com/v2/").unwrap();
@@ -474,7 +482,7 @@ mod tests {
             ),
         ];
         for (change, words) in bounds {
-            let mut names = Names::new();
+            let mut names = Names::new(LONGEST_LIST);
             names.next = Some(page.clone());
             names.pages = 1;
             change(&mut names);
@@ -517,7 +525,7 @@ mod tests {
         let found = bundles_in(list.as_bytes());
         assert_eq!(found.len(), MAX_SIGNATURES);
         assert_eq!(found[0], digest(2_000));
-        let mut names = Names::new();
+        let mut names = Names::new(LONGEST_LIST);
         names.add(list.as_bytes());
         assert_eq!(names.unread(), None);
         while names.take().is_some() {}

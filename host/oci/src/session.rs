@@ -204,6 +204,11 @@ impl<'c> Session<'c> {
         }
     }
 
+    /// The longest transfer.
+    pub(super) fn timeout(&self) -> Duration {
+        self.config.timeout
+    }
+
     /// Uses a login in place of the configured credentials.
     pub(crate) fn with_login(self, login: Option<&'c Login>) -> Self {
         let credentials = login.map_or(Credentials::Configured, Credentials::Login);

@@ -42,6 +42,9 @@ const MAX_PAYLOAD_BYTES: u64 = 64 << 10;
 /// Maximum number of signatures of one artifact that are checked.
 pub(super) const MAX_SIGNATURES: usize = 50;
 
+/// Maximum number of bundles in one manifest that are checked. cosign writes one.
+const MAX_BUNDLES: usize = 4;
+
 /// A place where a registry keeps signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -62,6 +65,26 @@ pub(super) enum Form {
     /// The layer is a bundle: the signed text with its signature.
     Bundle,
 }
+
+// === impl Place ===
+
+impl Place {
+    /// The layers of a manifest in this place that hold signatures, each with its form. A referrer has bundles, and one
+    /// manifest has few of them, whoever wrote it.
+    pub(super) fn signatures(
+        self,
+        manifest: &[u8],
+    ) -> Result<Vec<(Descriptor, Form)>, RegistryError> {
+        let mut layers = signatures(manifest)?;
+        if self == Self::Referrers {
+            layers.retain(|(_, form)| *form == Form::Bundle);
+            layers.truncate(MAX_BUNDLES);
+        }
+        Ok(layers)
+    }
+}
+
+// === impl Form ===
 
 impl Form {
     /// Maximum size of such a layer, in bytes. A bundle may hold an attested SBOM, which is long.

@@ -84,7 +84,7 @@ impl Registry {
                     let mut names = session.signature_names(place, &digest).await?;
                     while let Some(name) = session.next_name(&mut names).await? {
                         let found = session.signature(place, &name).await?;
-                        let found = found.map(|(_, manifest)| signature::signatures(&manifest));
+                        let found = found.map(|(_, manifest)| place.signatures(&manifest));
                         count += found.map_or(0, |found| found.map_or(0, |found| found.len()));
                     }
                 }
@@ -140,7 +140,8 @@ impl Registry {
     }
 
     /// Examines the signatures of an artifact. With a hold, ends when the policy is met, keeps what proves something, and
-    /// returns the digests of the manifests that it is in.
+    /// returns the digests of the manifests that it is in. A registry that is too slow to list all signatures gives no verdict,
+    /// unless those that were found meet the policy.
     pub(super) async fn collect(
         &self,
         session: &mut Session<'_>,
@@ -149,6 +150,7 @@ impl Registry {
         hold: Option<&Hold>,
     ) -> Result<Vec<String>, RegistryError> {
         let mut kept = Vec::new();
+        let mut too_slow = None;
         let digest = assessment.digest().to_owned();
         for place in signature::PLACES {
             let mut names = session.signature_names(place, &digest).await?;
@@ -157,7 +159,7 @@ impl Registry {
                 let Some((of_manifest, manifest)) = session.signature(place, &name).await? else {
                     continue;
                 };
-                let Ok(layers) = signature::signatures(&manifest) else {
+                let Ok(layers) = place.signatures(&manifest) else {
                     assessment.add(Proof::Nothing(UNREADABLE.to_owned()));
                     continue;
                 };
@@ -190,10 +192,19 @@ impl Registry {
                 }
             }
             if let Some(unread) = names.unread() {
+                if names.is_too_slow() {
+                    too_slow = Some(unread.clone());
+                }
                 assessment.leave_out(unread);
             }
         }
-        Ok(kept)
+        match too_slow.filter(|_| !assessment.is_met()) {
+            Some(unread) => Err(RegistryError::ListTooSlow {
+                host: session.reference().registry.clone(),
+                unread,
+            }),
+            None => Ok(kept),
+        }
     }
 
     /// The same check with the cache alone, for when the registry is unavailable; None if the cache lacks the proof.

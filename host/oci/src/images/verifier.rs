@@ -15,7 +15,7 @@ use tollgate_config::{Images as Grant, Reference, Registries};
 use super::access::{Access, Salt};
 use super::cache::{Cache, Key, Lifetimes, Rules, Subject};
 use super::looks::Looks;
-use super::{ImageObserver, Judged, Requests, is_refused};
+use super::{ImageObserver, Judged, NoAnswer, Requests};
 use crate::signature::Readied;
 use crate::{Registry, RegistryError, TrustedRoots};
 
@@ -196,7 +196,7 @@ impl Images {
                 self.change(|cache, now| cache.refused(tag, failure, now));
                 "not-found"
             }
-            Err(error) => self.no_answer(tag, logins, &error),
+            Err(why) => self.no_answer(tag, &why),
         };
         self.0.observer.looked(result);
     }
@@ -223,19 +223,19 @@ impl Images {
                 self.change(|cache, now| cache.refused(key, failure, now));
                 name
             }
-            Err(error) => self.no_answer(key, &order.logins, &error),
+            Err(why) => self.no_answer(key, &why),
         };
         self.0.observer.looked(result);
     }
 
-    /// Remembers why there is no answer. A registry that refuses the logins of a Pod has answered: what they found before does
-    /// not count any more. A registry that refuses the host's own credentials counts as away.
-    fn no_answer(&self, key: Key, logins: &[Login], error: &RegistryError) -> &'static str {
-        let reason = chain(error);
+    /// Remembers why there is no answer. A registry that refuses the login of a Pod has answered: what the login found before
+    /// does not count any more.
+    fn no_answer(&self, key: Key, why: &NoAnswer) -> &'static str {
+        let reason = chain(&why.error);
         tracing::warn!(reason, "no answer of the registry about an image");
         let failure = Failure::unavailable(&reason);
         let result = failure.name();
-        self.change(|cache, now| match !logins.is_empty() && is_refused(error) {
+        self.change(|cache, now| match why.refuses_login {
             true => cache.refused(key, failure, now),
             false => cache.away(key, &reason, now),
         });

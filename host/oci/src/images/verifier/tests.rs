@@ -192,6 +192,16 @@ impl Verifier {
 
     /// A verifier that requires a signature with this key.
     fn of(server: &Server, secrets: Vec<(&'static str, Option<String>)>, pem: &str) -> Self {
+        Self::within("30s", server, secrets, pem)
+    }
+
+    /// A verifier whose transfers take this time at most.
+    fn within(
+        timeout: &str,
+        server: &Server,
+        secrets: Vec<(&'static str, Option<String>)>,
+        pem: &str,
+    ) -> Self {
         let registry = server.address.to_string();
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("key.pem");
@@ -199,7 +209,7 @@ impl Verifier {
         // An empty file in place of the credentials of whoever runs the tests.
         std::fs::write(folder.path().join("docker.json"), "{}").unwrap();
         let text = format!(
-            "registries: {{ credentials: ./docker.json, hosts: [{{ host: '{registry}', plainHTTP: true }}] }}\n\
+            "registries: {{ credentials: ./docker.json, timeout: {timeout}, hosts: [{{ host: '{registry}', plainHTTP: true }}] }}\n\
              plugins: [{{ name: a, source: 'file:a.wasm', images: {{ registries: ['{registry}'], pullSecretNamespaces: \
              [shop, blog, copy, none], policies: [{{ name: release, signers: [{{ key: ./key.pem }}] }}] }} }}]"
         );
@@ -487,5 +497,36 @@ async fn refused_login_ends_what_it_has_found() {
             // It stays so, also for a review that does not wait.
             fallen_back(&verifier.known(Some("shop"), image).expect("it is kept"));
         }
+    }
+}
+
+#[tokio::test]
+async fn refusal_of_anything_but_the_login_keeps_what_it_has_found() {
+    // The host has no credentials, so the registry refuses it. The lists of signatures are refused for everybody.
+    for (of_login, counts) in [(404, true), (200, true), (403, false)] {
+        let server = Server::start(move |path, login| match login {
+            None => (
+                401,
+                "www-authenticate: Basic realm=\"tests\"\r\n".to_owned(),
+                String::new(),
+            ),
+            Some(_) if of_login != 200 => (of_login, String::new(), String::new()),
+            Some(_) if path.ends_with(DIGEST) && !path.contains("/referrers/") => shown(path),
+            Some(_) => (403, String::new(), String::new()),
+        })
+        .await;
+        let host = server.address.to_string();
+        let secrets = vec![("shop", Some(login(&host, "shop:secret")))];
+        let mut verifier = Verifier::new(&server, secrets);
+        let image = format!("shop/other@{DIGEST}");
+        let question = verifier.question(Some("shop"), &image);
+        let order = verifier.bound.known_order(&question).unwrap().unwrap();
+        let key = order.subject.of_digest(DIGEST);
+        let images = &verifier.bound.images;
+        images.change(|cache, now| cache.verified(key, vec!["release".into()], now));
+        verifier.bound.lifetimes.verified = Duration::ZERO;
+        let answer = verifier.ask(Some("shop"), &image).await;
+        let is_good = matches!(&answer, Ok(verified) if verified.last_known_good);
+        assert_eq!(is_good, counts, "{of_login}: {answer:?}");
     }
 }

@@ -245,3 +245,99 @@ async fn pages_take_bounded_room() {
     );
     assert_eq!(server.count(), 4);
 }
+
+#[tokio::test]
+async fn slow_list_gives_no_verdict() {
+    let signer = Signer::p256();
+    let mut paged = Paged::new(50, "application/spdx+json", &signer);
+    paged.is_endless = true;
+    let server = Server::start(move |path, _| {
+        if path.contains("/referrers/") {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        paged.answer("", path)
+    })
+    .await;
+    let image = format!("apps/app@{DIGEST}");
+    // No further page after half a second.
+    let verifier = Verifier::within("1s", &server, Vec::new(), &signer.pem());
+    let answer = verifier.ask(None, &image).await;
+    assert_away(&answer, "took more than 0.5 s so far");
+    assert_away(
+        &answer,
+        "no signature that meets the policy was found in time",
+    );
+    assert_eq!(server.count(), 1 + 2);
+}
+
+#[tokio::test]
+async fn slow_list_ends_no_verification() {
+    let signer = Signer::p256();
+    let is_slow = Arc::new(AtomicBool::new(false));
+    let slow = is_slow.clone();
+    let paged = Paged::new(50, "application/spdx+json", &signer);
+    let server = Server::start(move |path, _| {
+        if path.contains("/referrers/") && slow.load(Ordering::Relaxed) {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        paged.answer("", path)
+    })
+    .await;
+    let image = format!("apps/app@{DIGEST}");
+    let mut verifier = Verifier::within("1s", &server, Vec::new(), &signer.pem());
+    // The list is read fast, which a busy machine may not manage within half a second.
+    verifier.bound.lifetimes.refused = Duration::ZERO;
+    let mut first = verifier.ask(None, &image).await;
+    for _ in 0..20 {
+        if first.is_ok() {
+            break;
+        }
+        first = verifier.ask(None, &image).await;
+    }
+    assert!(first.is_ok_and(|verified| !verified.last_known_good));
+    // As if some time had passed.
+    verifier.bound.lifetimes.verified = Duration::ZERO;
+    is_slow.store(true, Ordering::Relaxed);
+    let again = verifier.ask(None, &image).await;
+    assert!(again.is_ok_and(|verified| verified.last_known_good));
+}
+
+#[tokio::test]
+async fn manifest_with_many_layers_costs_few_requests() {
+    let (signer, stranger) = (Signer::p256(), Signer::p256());
+    let bundle = stranger.bundle(&statement(DIGEST, SIGN)).to_string();
+    // Layers in both formats, each with a digest of its own.
+    let padded = |index: usize| format!("{bundle}{}", " ".repeat(index));
+    let layers = (0..40).map(|index| {
+        let (text, kind) = (padded(index), index % 2);
+        let kind = match kind {
+            0 => BUNDLE,
+            _ => "application/vnd.dev.cosign.simplesigning.v1+json",
+        };
+        json!({"mediaType": kind, "digest": digest_of(text.as_bytes()), "size": text.len(),
+            "annotations": {"dev.cosignproject.cosign/signature": "AAAA"}})
+    });
+    let layers: Vec<_> = layers.collect();
+    let blobs: Vec<_> = (0..40).map(padded).collect();
+    let manifest = json!({"schemaVersion": 2, "artifactType": BUNDLE, "layers": layers});
+    let manifest = manifest.to_string();
+    let digest = digest_of(manifest.as_bytes());
+    let list = json!({"manifests": [{"digest": digest, "artifactType": BUNDLE}]}).to_string();
+    let server = Server::start(move |path, _| match path {
+        path if path.contains("/referrers/") => (200, String::new(), list.clone()),
+        path if path.ends_with(&digest) => (200, String::new(), manifest.clone()),
+        path if path.contains("/blobs/") => {
+            let mut blobs = blobs.iter();
+            let blob = blobs.find(|blob| path.ends_with(&digest_of(blob.as_bytes())));
+            (200, String::new(), blob.unwrap().clone())
+        }
+        path => shown(path),
+    })
+    .await;
+    let verifier = Verifier::of(&server, Vec::new(), &signer.pem());
+    let answer = verifier.ask(None, &format!("apps/app@{DIGEST}")).await;
+    refusal(answer);
+    let requests = server.requests.lock().unwrap().clone();
+    let blobs = requests.iter().filter(|(path, _)| path.contains("/blobs/"));
+    assert_eq!(blobs.count(), 4, "{requests:?}");
+}
