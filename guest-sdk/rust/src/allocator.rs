@@ -221,6 +221,52 @@ impl<P: Pages> Bump<P> {
     }
 }
 
+/// The short ways of a review, in which no block is reused. Almost every call takes one of them.
+impl<P> Bump<P> {
+    /// Cuts a block off the chunk.
+    #[inline]
+    fn cut_off(&self, layout: Layout) -> Option<*mut u8> {
+        let chunk = self.chunk.get();
+        let size = units(layout.size());
+        let is_simple = self.is_settled.get()
+            && layout.align() <= UNIT
+            && chunk.next.addr() & (UNIT - 1) == 0
+            && size <= chunk.left;
+        is_simple.then(|| {
+            self.chunk.set(Chunk {
+                // Within the chunk or at its end, because the size is at most `left`.
+                next: chunk.next.wrapping_add(size),
+                left: chunk.left - size,
+                ..chunk
+            });
+            chunk.next
+        })
+    }
+
+    /// Changes the length of a block. None if the block has to move.
+    #[inline]
+    fn resized(&self, block: *mut u8, layout: Layout, new_size: usize) -> Option<*mut u8> {
+        let chunk = self.chunk.get();
+        let (size, new_size) = (units(layout.size()), units(new_size));
+        if !self.is_settled.get() || layout.align() > UNIT {
+            return None;
+        }
+        if size == new_size {
+            return Some(block);
+        }
+        if !chunk.ends_with(block, size) {
+            return (new_size < size).then_some(block);
+        }
+        let left = (chunk.left + size).checked_sub(new_size)?;
+        self.chunk.set(Chunk {
+            next: block.wrapping_add(new_size),
+            left,
+            ..chunk
+        });
+        Some(block)
+    }
+}
+
 impl<P> Bump<P> {
     /// The gaps, if the allocator reuses blocks.
     ///
@@ -396,6 +442,12 @@ impl Gaps {
     }
 }
 
+/// Rounds the size of a layout up to whole units. A layout is never so large that this overflows.
+#[inline]
+const fn units(size: usize) -> usize {
+    (size + (UNIT - 1)) & !(UNIT - 1)
+}
+
 /// Rounds the layout up to whole units. None if it is too large.
 fn in_units(layout: Layout) -> Option<Layout> {
     let size = layout.size().checked_next_multiple_of(UNIT)?;
@@ -408,6 +460,43 @@ fn in_units(layout: Layout) -> Option<Layout> {
 // panics: all arithmetic is checked or bounded by the size of the chunk.
 unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match self.cut_off(layout) {
+            Some(block) => block,
+            None => self.find(layout),
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if self.is_settled.get() && layout.align() <= UNIT {
+            let chunk = self.chunk.get();
+            let size = units(layout.size());
+            if chunk.ends_with(block, size) {
+                self.chunk.set(Chunk {
+                    next: block,
+                    left: chunk.left + size,
+                    ..chunk
+                });
+            }
+            return;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.free(block, layout) };
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        match self.resized(block, layout, new_size) {
+            Some(block) => block,
+            // SAFETY: the caller's promise.
+            None => unsafe { self.change(block, layout, new_size) },
+        }
+    }
+}
+
+impl<P: Pages> Bump<P> {
+    /// Returns a block, as `alloc` does.
+    #[cold]
+    #[inline(never)]
+    fn find(&self, layout: Layout) -> *mut u8 {
         let Some(layout) = in_units(layout) else {
             return ptr::null_mut();
         };
@@ -425,7 +514,13 @@ unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
         block
     }
 
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+    /// Takes a block back, as `dealloc` does.
+    ///
+    /// # Safety
+    /// As for `dealloc`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free(&self, block: *mut u8, layout: Layout) {
         // This layout is valid, because the block was allocated with it.
         let Some(layout) = in_units(layout) else {
             return;
@@ -443,7 +538,13 @@ unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
         }
     }
 
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+    /// Changes the length of a block, as `realloc` does.
+    ///
+    /// # Safety
+    /// As for `realloc`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn change(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let (Some(old), Ok(new)) = (
             in_units(layout),
             Layout::from_size_align(new_size, layout.align()),

@@ -153,6 +153,15 @@ impl Document {
         host::get_many(self.0, &pointers)
     }
 
+    /// Returns what [`Document::get_many`] returns, for pointers that are strings already. They are not copied.
+    #[track_caller]
+    pub fn get_slice(self, at: &[String]) -> Vec<Option<Value>> {
+        for at in at {
+            checked(at);
+        }
+        host::get_many(self.0, at)
+    }
+
     /// Returns the string at a pointer. None for nothing or another type.
     #[track_caller]
     pub fn text(self, at: impl AsRef<str>) -> Option<String> {

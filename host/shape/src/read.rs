@@ -44,10 +44,16 @@ const MOST: usize = 512;
 /// A place with its members, whose names the shape has. One question asks about all of them.
 struct Asked<'s> {
     shape: &'s Shape,
-    pointer: String,
-    /// The number of the answer. None for a place that is only the way to its members.
-    answer: Option<usize>,
+    pointer: Pointer,
     members: Vec<(&'s str, Asked<'s>)>,
+}
+
+/// The pointer of a place.
+enum Pointer {
+    /// The question asks about it. This is its number, and that of the answer.
+    Asked(usize),
+    /// The place is only the way to its members.
+    Way(String),
 }
 
 /// A value whose elements are not read yet.
@@ -82,7 +88,7 @@ pub fn read<R: Reader>(reader: &R, wanted: &[(&str, &Shape)]) -> Vec<Option<R::V
     let wanted: Below<'_> = wanted
         .map(|(pointer, shape)| ((*pointer).to_owned(), *shape, Which::Telling))
         .collect();
-    level(reader, &wanted)
+    level(reader, wanted)
 }
 
 /// Returns the value at a place that the host has been asked about before, with the parts that its shape names.
@@ -92,36 +98,29 @@ pub fn complete<R: Reader>(
     shape: &Shape,
     look: Look<R::Value>,
 ) -> Option<R::Value> {
-    let mut pointers = Vec::new();
-    let mut asked = Asked::new(pointer.to_owned(), shape, Which::Telling, &mut pointers);
-    if asked.answer.is_some() {
-        // The first answer is known.
-        pointers.remove(0);
-    }
+    // The first answer is known.
+    let mut pointers = vec![pointer.to_owned()];
+    let asked = Asked::at(Pointer::Asked(0), shape, Which::Telling, &mut pointers);
     let mut answers = vec![Some(look)];
-    if matches!(answers[0], Some(Look::Object)) && !pointers.is_empty() {
-        answers.extend(reader.look(&pointers));
+    if matches!(answers[0], Some(Look::Object)) && pointers.len() > 1 {
+        answers.extend(reader.look(&pointers[1..]));
     } else {
-        answers.resize_with(pointers.len() + 1, || None);
+        answers.resize_with(pointers.len(), || None);
     }
-    if asked.answer.is_none() {
-        asked.shift();
-    }
-    asked.answer = Some(0);
     let mut below = Vec::new();
-    let part = asked.part(reader, &mut answers, &mut below);
-    let mut below = level(reader, &below).into_iter();
+    let part = asked.part(reader, &pointers, &mut answers, &mut below);
+    let mut below = level(reader, below).into_iter();
     part.finished(reader, &mut below)
 }
 
-fn level<R: Reader>(reader: &R, wanted: &[(String, &Shape, Which)]) -> Vec<Option<R::Value>> {
+fn level<R: Reader>(reader: &R, wanted: Below<'_>) -> Vec<Option<R::Value>> {
     if wanted.is_empty() {
         return Vec::new();
     }
-    let mut pointers = Vec::new();
+    let mut pointers = Vec::with_capacity(wanted.len());
     let asked: Vec<Asked<'_>> = wanted
-        .iter()
-        .map(|(pointer, shape, which)| Asked::new(pointer.clone(), shape, *which, &mut pointers))
+        .into_iter()
+        .map(|(pointer, shape, which)| Asked::new(pointer, shape, which, &mut pointers))
         .collect();
     let mut answers = match pointers.is_empty() {
         true => Vec::new(),
@@ -130,9 +129,9 @@ fn level<R: Reader>(reader: &R, wanted: &[(String, &Shape, Which)]) -> Vec<Optio
     let mut below = Vec::new();
     let parts: Vec<Part<'_, R::Value>> = asked
         .iter()
-        .map(|one| one.part(reader, &mut answers, &mut below))
+        .map(|one| one.part(reader, &pointers, &mut answers, &mut below))
         .collect();
-    let mut below = level(reader, &below).into_iter();
+    let mut below = level(reader, below).into_iter();
     let parts = parts.into_iter();
     parts
         .map(|part| part.finished(reader, &mut below))
@@ -147,74 +146,73 @@ impl<'s> Asked<'s> {
             Which::Telling => tells_itself(shape),
             Which::Others => shape.need == Need::Kind,
         };
-        let answer = asks.then(|| {
-            pointers.push(pointer.clone());
-            pointers.len() - 1
-        });
+        let pointer = match asks {
+            true => {
+                pointers.push(pointer);
+                Pointer::Asked(pointers.len() - 1)
+            }
+            false => Pointer::Way(pointer),
+        };
+        Self::at(pointer, shape, which, pointers)
+    }
+
+    /// Adds the pointers of the members.
+    fn at(pointer: Pointer, shape: &'s Shape, which: Which, pointers: &mut Vec<String>) -> Self {
         let mut members = Vec::new();
         if shape.each.is_none() {
+            members.reserve_exact(shape.members.len());
             for (name, shape) in &shape.members {
                 // What has been asked about before is not there.
                 if which == Which::Others && tells_itself(shape) {
                     continue;
                 }
-                let pointer = joined(&pointer, &escaped(name));
+                let pointer = joined(pointer.text(pointers), &escaped(name));
                 members.push((&**name, Self::new(pointer, shape, which, pointers)));
             }
         }
         Self {
             shape,
             pointer,
-            answer,
             members,
         }
     }
 
     /// Whether one of the members exists.
     fn has_any<V>(&self, answers: &[Option<Look<V>>]) -> bool {
-        self.members.iter().any(|(_, member)| match member.answer {
-            Some(answer) => answers.get(answer).is_some_and(Option::is_some),
-            None => member.has_any(answers),
+        self.members.iter().any(|(_, member)| match member.pointer {
+            Pointer::Asked(answer) => answers.get(answer).is_some_and(Option::is_some),
+            Pointer::Way(_) => member.has_any(answers),
         })
-    }
-
-    /// Makes room for an answer before those of the members.
-    fn shift(&mut self) {
-        for (_, member) in &mut self.members {
-            if let Some(answer) = &mut member.answer {
-                *answer += 1;
-            }
-            member.shift();
-        }
     }
 
     fn part<R: Reader>(
         &self,
         reader: &R,
-        answers: &mut Vec<Option<Look<R::Value>>>,
+        pointers: &[String],
+        answers: &mut [Option<Look<R::Value>>],
         below: &mut Below<'s>,
     ) -> Part<'s, R::Value> {
         let shape = self.shape;
-        let look = match self.answer {
-            Some(answer) => answers.get_mut(answer).and_then(Option::take),
-            None if shape.need == Need::Kind && !self.has_any(answers) => {
-                below.push((self.pointer.clone(), shape, Which::Others));
+        let look = match &self.pointer {
+            Pointer::Asked(answer) => answers.get_mut(*answer).and_then(Option::take),
+            Pointer::Way(pointer) if shape.need == Need::Kind && !self.has_any(answers) => {
+                below.push((pointer.clone(), shape, Which::Others));
                 return Part::Again;
             }
-            None => Some(Look::Object),
+            Pointer::Way(_) => Some(Look::Object),
         };
+        let pointer = self.pointer.text(pointers);
         match look {
             None => Part::Ready(None),
             Some(Look::Scalar(value)) => Part::Ready(Some(value)),
-            Some(_) if shape.need == Need::Whole => Part::Ready(reader.whole(&self.pointer)),
+            Some(_) if shape.need == Need::Whole => Part::Ready(reader.whole(pointer)),
             Some(Look::Array(length)) => match &shape.each {
                 None => Part::Ready(Some(reader.list(vec![reader.null(); length]))),
-                Some(_) if below.len() + length > MOST => Part::Ready(reader.whole(&self.pointer)),
+                Some(_) if below.len() + length > MOST => Part::Ready(reader.whole(pointer)),
                 Some(each) => {
                     below.reserve(length);
                     for index in 0..length {
-                        let pointer = joined(&self.pointer, &index.to_string());
-                        below.push((pointer, &**each, Which::Telling));
+                        below.push((element(pointer, index), &**each, Which::Telling));
                     }
                     Part::List(length)
                 }
@@ -223,24 +221,38 @@ impl<'s> Asked<'s> {
                 None => {
                     let members = self.members.iter();
                     let members = members
-                        .map(|(name, member)| (*name, member.part(reader, answers, below)))
+                        .map(|(name, member)| {
+                            (*name, member.part(reader, pointers, answers, below))
+                        })
                         .collect();
-                    let exists = self.answer.is_some() || shape.need == Need::Kind;
+                    let is_asked = matches!(self.pointer, Pointer::Asked(_));
+                    let exists = is_asked || shape.need == Need::Kind;
                     Part::Object(members, exists)
                 }
                 Some(each) => {
-                    let names = reader.keys(&self.pointer);
+                    let names = reader.keys(pointer);
                     if below.len() + names.len() > MOST {
-                        return Part::Ready(reader.whole(&self.pointer));
+                        return Part::Ready(reader.whole(pointer));
                     }
                     for name in &names {
                         let shape = shape.members.get(name).unwrap_or(each);
-                        let pointer = joined(&self.pointer, &escaped(name));
+                        let pointer = joined(pointer, &escaped(name));
                         below.push((pointer, shape, Which::Telling));
                     }
                     Part::Members(names)
                 }
             },
+        }
+    }
+}
+
+// === impl Pointer ===
+
+impl Pointer {
+    fn text<'p>(&'p self, pointers: &'p [String]) -> &'p str {
+        match self {
+            Self::Asked(number) => &pointers[*number],
+            Self::Way(pointer) => pointer,
         }
     }
 }
@@ -295,6 +307,20 @@ fn joined(pointer: &str, token: &str) -> String {
     joined.push('/');
     joined.push_str(token);
     joined
+}
+
+/// Returns the pointer of an element. A policy reads many of them, so the number is written without the formatter.
+fn element(pointer: &str, index: usize) -> String {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    let mut rest = index;
+    while rest > 0 || first == digits.len() {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let digits = str::from_utf8(&digits[first..]);
+    joined(pointer, digits.expect("digits are ASCII"))
 }
 
 pub(crate) fn escaped(token: &str) -> Cow<'_, str> {

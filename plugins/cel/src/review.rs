@@ -42,7 +42,7 @@ impl Source for HostReview<'_> {
             return pointers.iter().map(one).collect();
         }
         let (part, _) = self.place(document, "");
-        let values = part.get_many(pointers).into_iter();
+        let values = part.get_slice(pointers).into_iter();
         values.map(|value| Some(seen(value?))).collect()
     }
 

@@ -174,7 +174,7 @@ impl Reader for Part {
     type Value = Rego;
 
     fn look(&self, pointers: &[String]) -> Vec<Option<Look<Rego>>> {
-        let values = self.0.get_many(pointers).into_iter();
+        let values = self.0.get_slice(pointers).into_iter();
         let look = |(value, pointer): (Option<Value>, &String)| {
             Some(Look::Scalar(match value? {
                 Value::Array(length) => return Some(Look::Array(length as usize)),

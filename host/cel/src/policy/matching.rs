@@ -1,6 +1,8 @@
 //! Matches requests: rules, names and label selectors.
 
+use std::cell::OnceCell;
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 use super::spec::{MatchPolicy, MatchResources, NamedRule, Selector, SelectorOperator};
 use super::{Abilities, Problem};
@@ -42,6 +44,23 @@ const NEVER: [(&str, &[&str]); 3] = [
     ),
 ];
 
+/// The parts of a request that rules always look at: group, version and resource before kube-apiserver converted the object,
+/// the subresource and the operation.
+static FIRST: LazyLock<[String; 5]> = LazyLock::new(|| {
+    [
+        "/requestResource/group",
+        "/requestResource/version",
+        "/requestResource/resource",
+        "/subResource",
+        "/operation",
+    ]
+    .map(str::to_owned)
+});
+/// Group, version and resource of the object as the policy gets it.
+static CONVERTED: LazyLock<[String; 3]> = LazyLock::new(|| {
+    ["/resource/group", "/resource/version", "/resource/resource"].map(str::to_owned)
+});
+
 /// A selector needs the labels of a Namespace that nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnknownNamespace(String);
@@ -62,6 +81,9 @@ pub(super) fn check(
     abilities: Abilities,
     problems: &mut Vec<Problem>,
 ) {
+    // Made once, when the policy is compiled.
+    LazyLock::force(&FIRST);
+    LazyLock::force(&CONVERTED);
     let Some(selector) = &resources.namespace_selector else {
         return;
     };
@@ -182,94 +204,123 @@ fn selects_object(selector: Option<&Selector>, source: &dyn Source) -> bool {
         })
 }
 
-/// The parts of a request that rules match.
-struct Request {
-    group: String,
-    version: String,
-    resource: String,
-    /// Group, version and resource before kube-apiserver converted the object.
-    original: (String, String, String),
-    sub_resource: String,
-    operation: String,
-    namespace: String,
-    name: String,
+/// The parts of a request that rules match. What few rules need is read when a rule needs it.
+struct Request<'s> {
+    source: &'s dyn Source,
+    /// Before kube-apiserver converted the object.
+    original: Resource,
+    converted: OnceCell<Resource>,
+    sub_resource: Arc<str>,
+    operation: Arc<str>,
+    namespace: OnceCell<String>,
+    name: OnceCell<String>,
+}
+
+#[derive(Clone)]
+struct Resource {
+    group: Arc<str>,
+    version: Arc<str>,
+    resource: Arc<str>,
+}
+
+// === impl Resource ===
+
+impl Resource {
+    fn converted(source: &dyn Source) -> Self {
+        let mut texts = texts(source, &*CONVERTED);
+        let mut text = || texts.next().flatten().unwrap_or_default();
+        Self {
+            group: text(),
+            version: text(),
+            resource: text(),
+        }
+    }
+}
+
+fn texts(source: &dyn Source, pointers: &[String]) -> impl Iterator<Item = Option<Arc<str>>> {
+    let found = source.look(Document::Request, pointers).into_iter();
+    found.map(|look| match look {
+        Some(Look::Scalar(Value::String(text))) => Some(text),
+        _ => None,
+    })
 }
 
 // === impl Request ===
 
-impl Request {
-    fn read(source: &dyn Source) -> Self {
-        const POINTERS: [&str; 10] = [
-            "/resource/group",
-            "/resource/version",
-            "/resource/resource",
-            "/requestResource/group",
-            "/requestResource/version",
-            "/requestResource/resource",
-            "/subResource",
-            "/operation",
-            "/namespace",
-            "/name",
-        ];
-        let found = source.look(Document::Request, &POINTERS.map(str::to_owned));
-        let mut texts = found.into_iter().map(|value| match value {
-            Some(Look::Scalar(Value::String(text))) => Some(text.to_string()),
-            _ => None,
-        });
-        let mut three = || [(); 3].map(|()| texts.next().flatten());
-        let [group, version, resource] = three().map(Option::unwrap_or_default);
-        let original = match three() {
-            [group, version, Some(resource)] => (
-                group.unwrap_or_default(),
-                version.unwrap_or_default(),
+impl<'s> Request<'s> {
+    fn read(source: &'s dyn Source) -> Self {
+        let mut texts = texts(source, &*FIRST);
+        let mut text = || texts.next().flatten();
+        let (group, version, resource) = (text(), text(), text());
+        let converted = OnceCell::new();
+        let original = match resource {
+            Some(resource) => Resource {
+                group: group.unwrap_or_default(),
+                version: version.unwrap_or_default(),
                 resource,
-            ),
-            _ => (group.clone(), version.clone(), resource.clone()),
+            },
+            None => converted
+                .get_or_init(|| Resource::converted(source))
+                .clone(),
         };
-        let mut text = || texts.next().flatten().unwrap_or_default();
         Self {
-            group,
-            version,
-            resource,
+            source,
             original,
-            sub_resource: text(),
-            operation: text(),
-            namespace: text(),
-            name: text(),
+            converted,
+            sub_resource: text().unwrap_or_default(),
+            operation: text().unwrap_or_default(),
+            namespace: OnceCell::new(),
+            name: OnceCell::new(),
         }
+    }
+
+    fn converted(&self) -> &Resource {
+        self.converted
+            .get_or_init(|| Resource::converted(self.source))
+    }
+
+    fn namespace(&self) -> &str {
+        self.namespace
+            .get_or_init(|| request_text(self.source, "/namespace"))
+    }
+
+    fn name(&self) -> &str {
+        self.name.get_or_init(|| request_text(self.source, "/name"))
     }
 
     /// Whether the resource is one of these, by group.
     fn is_of(&self, resources: &[(&str, &[&str])]) -> bool {
-        let (group, _, resource) = &self.original;
+        let Resource {
+            group, resource, ..
+        } = &self.original;
         let mut groups = resources.iter();
-        groups.any(|(name, resources)| name == group && resources.contains(&resource.as_str()))
+        groups.any(|(name, resources)| **name == **group && resources.contains(&&**resource))
     }
 
     fn fits(&self, rule: &NamedRule, policy: MatchPolicy) -> bool {
-        let (group, version, resource) = &self.original;
-        let is_equivalent = policy == MatchPolicy::Equivalent
-            && self.fits_resource(rule, &self.group, &self.version, &self.resource);
-        (is_equivalent || self.fits_resource(rule, group, version, resource))
-            && has(&rule.operations, &self.operation)
-            && (rule.resource_names.is_empty() || rule.resource_names.contains(&self.name))
+        // The operation and the original resource are known, and mostly they decide.
+        has(&rule.operations, &self.operation)
+            && (self.fits_resource(rule, &self.original)
+                || policy == MatchPolicy::Equivalent && self.fits_resource(rule, self.converted()))
+            && (rule.resource_names.is_empty()
+                || rule.resource_names.iter().any(|name| name == self.name()))
     }
 
-    fn fits_resource(&self, rule: &NamedRule, group: &str, version: &str, resource: &str) -> bool {
-        let is_namespaced = resource != "namespaces" && !self.namespace.is_empty();
-        let fits_scope = match rule.scope.as_deref() {
-            Some("Namespaced") => is_namespaced,
-            Some("Cluster") => !is_namespaced,
+    fn fits_resource(&self, rule: &NamedRule, of: &Resource) -> bool {
+        let is_namespaced = || &*of.resource != "namespaces" && !self.namespace().is_empty();
+        let fits_scope = || match rule.scope.as_deref() {
+            Some("Namespaced") => is_namespaced(),
+            Some("Cluster") => !is_namespaced(),
             _ => true,
         };
-        fits_scope
-            && has(&rule.api_groups, group)
-            && has(&rule.api_versions, version)
+        has(&rule.api_groups, &of.group)
+            && has(&rule.api_versions, &of.version)
             && rule.resources.iter().any(|wanted| {
                 let (wanted, sub_resource) = wanted.split_once('/').unwrap_or((wanted, ""));
-                (wanted == "*" || wanted == resource)
-                    && (sub_resource == "*" || sub_resource == self.sub_resource)
+                (wanted == "*" || wanted == &*of.resource)
+                    && (sub_resource == "*" || sub_resource == &*self.sub_resource)
             })
+            && fits_scope()
     }
 
     /// Whether a selector selects the Namespace. Objects outside of Namespaces are always selected.
@@ -285,17 +336,17 @@ impl Request {
         let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
             return Ok(true);
         };
-        let is_namespace = self.resource == "namespaces" && self.group.is_empty();
-        if self.namespace.is_empty() && !is_namespace {
+        let converted = self.converted();
+        let is_namespace = &*converted.resource == "namespaces" && converted.group.is_empty();
+        if !is_namespace && self.namespace().is_empty() {
             return Ok(true);
         }
-        let name = if is_namespace {
-            &self.name
-        } else {
-            &self.namespace
+        let name = match is_namespace {
+            true => self.name(),
+            false => self.namespace(),
         };
         let labels = if is_namespace && self.sub_resource.is_empty() {
-            let document = if self.operation == "DELETE" {
+            let document = if &*self.operation == "DELETE" {
                 Document::OldObject
             } else {
                 Document::Object
@@ -305,7 +356,7 @@ impl Request {
             let labels = read(source, Document::Namespace, "/metadata/labels");
             // A Namespace without labels is not the same as none.
             if labels.is_none() && !source.exists(Document::Namespace, "/metadata/name") {
-                return Err(UnknownNamespace(name.clone()));
+                return Err(UnknownNamespace(name.to_owned()));
             }
             labels
         } else {
@@ -317,7 +368,7 @@ impl Request {
             _ => Map::default(),
         };
         if known.get(&Key::String(NAME_LABEL.into())).is_none() {
-            *known.entry(NAME_LABEL) = Value::text(name.as_str());
+            *known.entry(NAME_LABEL) = Value::text(name);
         }
         Ok(selects(selector, Some(&Value::Map(known.into()))))
     }
