@@ -43,18 +43,19 @@ pub(crate) fn apply(cluster: &Cluster, definition: &Value) {
 /// Waits until a definition is served.
 pub(crate) fn wait_until_served(cluster: &Cluster, name: &str) {
     let resource = format!("customresourcedefinition/{name}");
-    cluster
-        .kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            &resource,
-        ])
-        .succeed();
-    // A definition is established before discovery lists it.
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        &resource,
+    ];
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !cluster.kubectl(&["get", name, "-A"]).run().succeeded() {
-        assert!(Instant::now() < deadline, "{name} is not served");
-        std::thread::sleep(Duration::from_millis(100));
+    // kubectl fails at once for a definition that has no conditions yet, and a definition is established before discovery
+    // lists it.
+    for command in [&established[..], &["get", name, "-A"]] {
+        while !cluster.kubectl(command).run().succeeded() {
+            assert!(Instant::now() < deadline, "{name} is not served");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
