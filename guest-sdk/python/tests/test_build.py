@@ -7,6 +7,7 @@ import importlib
 import io
 import os
 import sys
+import sysconfig
 import types
 import tempfile
 import traceback
@@ -204,7 +205,7 @@ class Builds(Folder):
             lambda: (module.parent / "more.py").unlink(),
         )
         compiled = []
-        with mock.patch.object(_base.sysconfig, "get_path", lambda _: str(packages)):
+        with mock.patch.object(sysconfig, "get_path", lambda _: str(packages)):
             for step in steps:
                 step()
                 self.build()

@@ -188,8 +188,8 @@ def _imported(call: ast.Call, package: str) -> str:
                 return name
             named = [keyword.value for keyword in call.keywords if keyword.arg == "package"]
             match [*others, *named]:
-                case [ast.Constant(value=str(base)), *_]:
-                    package = base
+                case [ast.Constant(value=str(written)), *_]:
+                    package = written
                 case [ast.Name(id="__package__"), *_]:
                     pass
                 case _:
