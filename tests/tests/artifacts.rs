@@ -223,9 +223,22 @@ async fn accepts_cosign_signatures() {
         assert!(output.status.success(), "cosign {arguments:?}: {said}");
         said
     };
-    let beside = "--new-bundle-format";
-    let has_bundles = run(&["sign", "--help"]).contains(beside);
-    let beside = format!("{beside}=false");
+    let help = run(&["sign", "--help"]);
+    let understands = |flag: &str| help.contains(flag);
+    let mut offline = vec!["--tlog-upload=false"];
+    // Since version 3, a signing configuration says where signatures are logged.
+    let is_new = understands("--use-signing-config");
+    if is_new {
+        offline.push("--use-signing-config=false");
+    }
+    // Version 3 understands the flag, and its help does not show it.
+    let formats: &[(&str, &[&str])] = match is_new || understands("--new-bundle-format") {
+        true => &[
+            ("tag", &["--new-bundle-format=false"]),
+            ("bundle", &["--new-bundle-format=true"]),
+        ],
+        false => &[("tag", &[])],
+    };
     let curve = |curve: &str| Key::new(&["EC", "-pkeyopt", &format!("ec_paramgen_curve:{curve}")]);
     for (kind, key) in [
         ("p-256", curve("P-256")),
@@ -235,8 +248,6 @@ async fn accepts_cosign_signatures() {
             Key::new(&["RSA", "-pkeyopt", "rsa_keygen_bits:3072"]),
         ),
     ] {
-        let reference = format!("{}/signed/{kind}:1", registry.host());
-        let digest = registry.push(&marker("colour", kind), &format!("oci://{reference}"));
         let private = key.private().display().to_string();
         run(&[
             "import-key-pair",
@@ -246,28 +257,23 @@ async fn accepts_cosign_signatures() {
             kind,
             "-y",
         ]);
-        let (key_file, what) = (format!("{kind}.key"), format!("{reference}@{digest}"));
-        let mut sign = vec![
-            "sign",
-            "--key",
-            &key_file,
-            "--tlog-upload=false",
-            "-y",
-            &what,
-        ];
-        if has_bundles {
-            sign.push(&beside);
+        let key_file = format!("{kind}.key");
+        for (format, flags) in formats {
+            let reference = format!("{}/signed/{kind}-{format}:1", registry.host());
+            let digest = registry.push(&marker("colour", kind), &format!("oci://{reference}"));
+            let what = format!("{reference}@{digest}");
+            let sign = ["sign", "--key", &key_file, "-y", &what];
+            run(&[&sign[..], &offline, flags].concat());
+            let output = Command::new(binary::tollgate())
+                .args(["verify", &reference, "--key", &format!("{kind}.pub")])
+                .args([Path::new("--ca"), &registry.ca()])
+                .args([Path::new("--credentials"), &registry.credentials()])
+                .current_dir(folder.path())
+                .output()
+                .expect("tollgate can be run");
+            let said = String::from_utf8_lossy(&output.stdout);
+            println!("{said}");
+            assert!(output.status.success(), "{kind}, {format}: {said}");
         }
-        run(&sign);
-        let output = Command::new(binary::tollgate())
-            .args(["verify", &reference, "--key", &format!("{kind}.pub")])
-            .args([Path::new("--ca"), &registry.ca()])
-            .args([Path::new("--credentials"), &registry.credentials()])
-            .current_dir(folder.path())
-            .output()
-            .expect("tollgate can be run");
-        let said = String::from_utf8_lossy(&output.stdout);
-        println!("{said}");
-        assert!(output.status.success(), "{kind}: {said}");
     }
 }
