@@ -442,10 +442,10 @@ impl Gaps {
     }
 }
 
-/// Rounds the size of a layout up to whole units. A layout is never so large that this overflows.
+/// Rounds a size up to whole units. A size that has none is more than any chunk has left.
 #[inline]
 const fn units(size: usize) -> usize {
-    (size + (UNIT - 1)) & !(UNIT - 1)
+    size.saturating_add(UNIT - 1) & !(UNIT - 1)
 }
 
 /// Rounds the layout up to whole units. None if it is too large.
@@ -711,6 +711,32 @@ mod tests {
     #[test]
     fn used_again_and_again_no_blocks_overlap() {
         let bump = loading(4096, 64);
+        take_turns(&bump);
+        let left = bump.pages.pages.get();
+        assert!(left > 50, "what is given back is not used again: {left}");
+    }
+
+    #[test]
+    fn in_a_review_no_blocks_overlap() {
+        take_turns(&settled(4096, 1_000));
+    }
+
+    #[test]
+    fn what_is_larger_than_any_memory_is_refused() {
+        let bump = settled(1024, 4);
+        // SAFETY: the size is not zero.
+        let block = unsafe { bump.alloc(layout(16, 8)) };
+        assert_eq!(bump.resized(block, layout(16, 8), usize::MAX), None);
+        assert_eq!(
+            bump.cut_off(layout(isize::MAX as usize & !(UNIT - 1), 16)),
+            None
+        );
+        // SAFETY: the size is not zero.
+        assert_eq!(unsafe { bump.alloc(layout(16, 8)) }, block.wrapping_add(16));
+    }
+
+    /// Allocates, changes and gives back blocks in turn, and checks that each keeps its content.
+    fn take_turns(bump: &Bump<Leaked>) {
         let mut held: Vec<(*mut u8, Layout, u8)> = Vec::new();
         let mut random = 7_u32;
         // Miri takes a thousand times as long.
@@ -755,8 +781,6 @@ mod tests {
                 }
             }
         }
-        let left = bump.pages.pages.get();
-        assert!(left > 50, "what is given back is not used again: {left}");
     }
 
     #[test]

@@ -144,18 +144,14 @@ impl Document {
     /// returns.
     #[track_caller]
     pub fn get_many<T: AsRef<str>>(self, at: impl IntoIterator<Item = T>) -> Vec<Option<Value>> {
-        // A closure has a place of its own, so the check is a loop.
-        let at = at.into_iter();
-        let mut pointers = Vec::with_capacity(at.size_hint().0);
-        for at in at {
-            pointers.push(checked(at.as_ref()).to_owned());
-        }
-        host::get_many(self.0, &pointers)
+        let pointers: Vec<String> = at.into_iter().map(|at| at.as_ref().to_owned()).collect();
+        self.get_slice(&pointers)
     }
 
     /// Returns what [`Document::get_many`] returns, for pointers that are strings already. They are not copied.
     #[track_caller]
     pub fn get_slice(self, at: &[String]) -> Vec<Option<Value>> {
+        // A closure has a place of its own, so the check is a loop.
         for at in at {
             checked(at);
         }

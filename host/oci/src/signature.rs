@@ -4,8 +4,8 @@
 //! but cannot forge one. Signatures have one of two formats:
 //!
 //! - Up to version 2, cosign stores the text and the signature under the tag `sha256-….sig`.
-//! - Since version 3, cosign stores a [bundle] as a referrer of the manifest: the registry lists it when it is asked
-//!   what refers to the digest. Registries without that list have an index under the tag `sha256-…`.
+//! - Since version 3, cosign stores a [bundle] as a referrer of the manifest. The registry lists the referrers of a
+//!   digest. Registries without that list have an index under the tag `sha256-…`.
 
 mod assessment;
 pub(super) mod bundle;

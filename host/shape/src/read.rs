@@ -80,9 +80,9 @@ enum Which {
     Others,
 }
 
-/// Returns the values at several places, each with the parts that its shape names. Of other parts there is nothing, except
-/// that a list has all of its elements, and an object whose members are read by computed names has all of them. A place
-/// whose shape needs nothing but parts is absent if it has none of them.
+/// Returns the values at several places, each with the parts that its shape names. Other parts are left out. A list has all of
+/// its elements, and an object whose members are read by computed names has all of its members. A place whose shape needs
+/// nothing but parts is absent if it has none of them.
 pub fn read<R: Reader>(reader: &R, wanted: &[(&str, &Shape)]) -> Vec<Option<R::Value>> {
     let wanted = wanted.iter();
     let wanted: Below<'_> = wanted

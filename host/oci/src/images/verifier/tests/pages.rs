@@ -267,7 +267,8 @@ async fn slow_list_gives_no_verdict() {
         &answer,
         "no signature that meets the policy was found in time",
     );
-    assert_eq!(server.count(), 1 + 2);
+    // The tag, and one or two pages. On a busy machine, the first page may take the time.
+    assert!((2..=3).contains(&server.count()), "{}", server.count());
 }
 
 #[tokio::test]
@@ -275,7 +276,8 @@ async fn slow_list_ends_no_verification() {
     let signer = Signer::p256();
     let is_slow = Arc::new(AtomicBool::new(false));
     let slow = is_slow.clone();
-    let paged = Paged::new(50, "application/spdx+json", &signer);
+    // Four pages: they are read at once, or the fourth, with the signature, is not asked for.
+    let paged = Paged::new(3, "application/spdx+json", &signer);
     let server = Server::start(move |path, _| {
         if path.contains("/referrers/") && slow.load(Ordering::Relaxed) {
             std::thread::sleep(std::time::Duration::from_millis(300));
@@ -285,15 +287,7 @@ async fn slow_list_ends_no_verification() {
     .await;
     let image = format!("apps/app@{DIGEST}");
     let mut verifier = Verifier::within("1s", &server, Vec::new(), &signer.pem());
-    // The list is read fast, which a busy machine may not manage within half a second.
-    verifier.bound.lifetimes.refused = Duration::ZERO;
-    let mut first = verifier.ask(None, &image).await;
-    for _ in 0..20 {
-        if first.is_ok() {
-            break;
-        }
-        first = verifier.ask(None, &image).await;
-    }
+    let first = verifier.ask(None, &image).await;
     assert!(first.is_ok_and(|verified| !verified.last_known_good));
     // As if some time had passed.
     verifier.bound.lifetimes.verified = Duration::ZERO;
@@ -309,8 +303,8 @@ async fn manifest_with_many_layers_costs_few_requests() {
     // Layers in both formats, each with a digest of its own.
     let padded = |index: usize| format!("{bundle}{}", " ".repeat(index));
     let layers = (0..40).map(|index| {
-        let (text, kind) = (padded(index), index % 2);
-        let kind = match kind {
+        let text = padded(index);
+        let kind = match index % 2 {
             0 => BUNDLE,
             _ => "application/vnd.dev.cosign.simplesigning.v1+json",
         };
