@@ -490,6 +490,12 @@ impl Server {
         self.memory_kib("VmRSS:")
     }
 
+    /// Lets [`Self::peak_kib`] count from now on.
+    pub fn forget_peak(&self) {
+        let path = format!("/proc/{}/clear_refs", self.child.id());
+        std::fs::write(&path, "5").unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
     /// Peak resident memory in KiB.
     ///
     /// # Panics

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -12,15 +14,18 @@ use serde_json::json;
 
 /// Unit of CPU times in `/proc`.
 const PROC_TICK: Duration = Duration::from_millis(10);
-/// Place of the CPU times of ended children in `/proc/self/stat`, behind the name of the program.
-const CHILDREN_USER: usize = 13;
-const CHILDREN_SYSTEM: usize = 14;
+/// Places of the CPU times in `/proc/PID/stat`, behind the name of the program: user and system, of the process and of its
+/// children that have ended.
+const CPU_TIMES: [usize; 4] = [11, 12, 13, 14];
+/// Longest time for a start.
+const MAX_START: Duration = Duration::from_secs(300);
 const LANGUAGES: [&str; 5] = ["rust", "c", "go", "javascript", "python"];
 
 /// Measure how long plugins take to load, beside another build of `tollgate`.
 ///
-/// Both builds run `tollgate check` in turn, without a cache of compiled code where the case does not name one. Prints
-/// the medians and their ratio. Build the plugins first: `cargo test --workspace --test languages`.
+/// Both builds run `tollgate serve` in turn, until `/readyz` is 200. There is no compiled code yet, unless the case says so.
+/// Prints the medians and their ratio, and the time until optimised code serves where interim code served first. Build the
+/// plugins first: `cargo test --workspace --test languages`.
 #[derive(Args, Debug)]
 pub(crate) struct Loading {
     /// Binary to compare with.
@@ -45,7 +50,7 @@ struct Case {
     name: String,
     plugin: PathBuf,
     number: usize,
-    /// A plugin that the cache of compiled code has seen before.
+    /// A plugin that another process has served before, with the same cache of compiled code.
     before: Option<PathBuf>,
 }
 
@@ -54,17 +59,24 @@ struct Case {
 struct Taken {
     wall: Duration,
     cpu: Duration,
+    /// Wall-clock time until no plugin has interim code.
+    optimised: Duration,
 }
 
 /// A folder that is deleted with this value.
 struct Scratch(PathBuf);
 
+/// A server that ends with this value.
+struct Server(Child);
+
 // === impl Loading ===
 
 impl Loading {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        println!("| case | wall before | after | ratio | CPU before | after | ratio |");
-        println!("|---|---:|---:|---:|---:|---:|---:|");
+        println!(
+            "| case | ready before | after | ratio | CPU before | after | ratio | optimised |"
+        );
+        println!("|---|---:|---:|---:|---:|---:|---:|---:|");
         for case in self.cases() {
             let mut taken: BTreeMap<&Path, Vec<Taken>> = BTreeMap::new();
             for _ in 0..self.rounds {
@@ -84,7 +96,12 @@ impl Loading {
                 let (before, after) = (median(&self.before, time), median(&self.after, time));
                 format!("{before:.2} s | {after:.2} s | {:.2} ×", after / before)
             });
-            println!("| {} | {} |", case.name, columns.join(" | "));
+            let optimised = median(&self.after, |taken| taken.optimised);
+            println!(
+                "| {} | {} | {optimised:.2} s |",
+                case.name,
+                columns.join(" | ")
+            );
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -109,6 +126,10 @@ impl Loading {
             let name = format!("{number} plugins in rust, other settings each");
             cases.push(case(name, "rust", number, None));
         }
+        for (language, number) in [("rust", 100), ("python", 1)] {
+            let name = format!("{number} in {language}, compiled before");
+            cases.push(case(name, language, number, Some(plugin(language))));
+        }
         if let Some(changed) = &self.changed {
             cases.push(Case {
                 name: "changed policy in python, after the one before".to_owned(),
@@ -127,9 +148,9 @@ impl Case {
     fn run(&self, binary: &Path) -> anyhow::Result<Taken> {
         let scratch = Scratch::new()?;
         if let Some(before) = &self.before {
-            scratch.check(binary, before, 1)?;
+            scratch.serve(binary, before, self.number)?;
         }
-        scratch.check(binary, &self.plugin, self.number)
+        scratch.serve(binary, &self.plugin, self.number)
     }
 }
 
@@ -144,8 +165,8 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Loads the plugin under a number of names and settings.
-    fn check(&self, binary: &Path, plugin: &Path, number: usize) -> anyhow::Result<Taken> {
+    /// Serves the plugin under a number of names and settings, until all code is optimised.
+    fn serve(&self, binary: &Path, plugin: &Path, number: usize) -> anyhow::Result<Taken> {
         let plugin = fs::canonicalize(plugin).with_context(|| {
             format!("no plugin {}: build the languages first", plugin.display())
         })?;
@@ -163,25 +184,54 @@ impl Scratch {
         });
         let file = self.0.join("tollgate.yaml");
         fs::write(&file, configuration.to_string())?;
-        let (began, cpu) = (Instant::now(), cpu_of_children()?);
-        let output = Command::new(binary)
-            .args(["check", "--config"])
+        let log = self.0.join("log");
+        let [probes, admin] = free_ports()?;
+        let began = Instant::now();
+        let server = Command::new(binary)
+            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
             .arg(&file)
+            .args(["--probes-listen", &probes, "--admin-listen", &admin])
             .stdin(Stdio::null())
-            .output()
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log)?)
+            .spawn()
             .with_context(|| binary.display().to_string())?;
-        let wall = began.elapsed();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let process = server.id();
+        let mut server = Server(server);
+        let mut until = |what: &str, is_so: &dyn Fn() -> anyhow::Result<bool>| {
+            while !is_so()? {
+                let said = || fs::read_to_string(&log).unwrap_or_default();
+                ensure!(
+                    server.0.try_wait()?.is_none(),
+                    "the server ended:\n{}",
+                    said()
+                );
+                ensure!(began.elapsed() < MAX_START, "never {what}:\n{}", said());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Ok(began.elapsed())
+        };
+        let is_ready =
+            || Ok(get(&probes, "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")));
+        let wall = until("ready", &is_ready)?;
+        let cpu = cpu_with_children(process)?;
+        let plugins = || {
+            let answer = get(&admin, "/plugins").context("there is no answer from /plugins")?;
+            Ok::<_, anyhow::Error>(answer.replace(char::is_whitespace, ""))
+        };
+        let has_interim_code = || Ok(!plugins()?.contains(r#""code":"interim""#));
+        let optimised = until("optimised", &has_interim_code)?;
+        let loaded = plugins()?.matches(r#""state":"loaded""#).count();
         ensure!(
-            output.status.success(),
-            "{} did not load {}:\n{said}{}",
+            loaded == number,
+            "{} loaded {loaded} of {number}: {}",
             binary.display(),
-            plugin.display(),
-            String::from_utf8_lossy(&output.stderr)
+            fs::read_to_string(&log)?
         );
         Ok(Taken {
             wall,
-            cpu: cpu_of_children()?.saturating_sub(cpu),
+            cpu,
+            optimised,
         })
     }
 }
@@ -192,14 +242,44 @@ impl Drop for Scratch {
     }
 }
 
-/// CPU time of all children that have ended, with their own children.
-fn cpu_of_children() -> anyhow::Result<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _: std::io::Result<()> = self.0.kill();
+        let _: std::io::Result<ExitStatus> = self.0.wait();
+    }
+}
+
+/// Addresses that nothing listens on.
+fn free_ports() -> anyhow::Result<[String; 2]> {
+    let open = || TcpListener::bind("127.0.0.1:0");
+    let (one, other) = (open()?, open()?);
+    Ok([one, other].map(|listener| {
+        let address = listener.local_addr();
+        address.map_or_else(|_| String::new(), |address| address.to_string())
+    }))
+}
+
+/// The whole answer to a request. None if there is none.
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// CPU time of a process, and of its children that have ended.
+fn cpu_with_children(process: u32) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let (_, fields) = stat
         .rsplit_once(')')
-        .context("/proc/self/stat has no name")?;
+        .context("the statistics have no name")?;
     let fields: Vec<_> = fields.split_ascii_whitespace().collect();
-    let ticks = [CHILDREN_USER, CHILDREN_SYSTEM].map(|field| {
+    let ticks = CPU_TIMES.map(|field| {
         let ticks = fields.get(field).and_then(|ticks| ticks.parse().ok());
         ticks.unwrap_or(0_u32)
     });

@@ -15,7 +15,7 @@ use super::bindings::types::{Configured, Manifest};
 use super::exhaustion::Exhaustion;
 use super::fault::{Ended, Fault, Instantiating, Stop, is_for_want_of_memory};
 use super::grounds::Grounds;
-use super::guest::{ConfiguredBy, Guest};
+use super::guest::{ConfiguredBy, Guest, Linked};
 use super::meter::{Meter, Metered};
 use super::secrecy::Secrecy;
 use super::state::{CallState, Subject};
@@ -269,8 +269,9 @@ impl Guest {
             }
         };
 
+        let linked = self.linked.load();
         // The store does not outlive this guard, which is dropped after it.
-        let _running = engine.ticker.running_call();
+        let _running = linked.runtime.ticker.running_call();
         let meter = Arc::new(Meter::start_at(permitted));
         let mut state = CallState::new(self, engine, Some(subject), engine.call_memory());
         state.lines_before = lines_before;
@@ -280,11 +281,12 @@ impl Guest {
         if earlier.images.is_some() {
             state.images = earlier.images;
         }
-        let mut store = self.store(
+        let cpu_time = self.limits.cpu_time * linked.runtime.cpu_factor();
+        let mut store = linked.store(
             engine,
             state,
             self.limits.fuel,
-            self.limits.cpu_time,
+            cpu_time,
             deadline,
             &meter,
             None,
@@ -294,7 +296,7 @@ impl Guest {
                 meter: &meter,
                 // Without WASI, a guest can wait for a processor only.
                 woken: self.imports_wasi.then(|| meter.woken()),
-                future: pin!(self.run(&mut store, phase)),
+                future: pin!(linked.run(&self.configured, &mut store, phase)),
             };
             if self.imports_wasi {
                 // A guest can sleep in WASI, where no tick reaches it.
@@ -333,7 +335,7 @@ impl Guest {
         // Reads the clock, and only a fault needs it.
         let ended = || Ended {
             fuel: self.limits.fuel,
-            cpu_time: self.limits.cpu_time,
+            cpu_time,
             spent: meter.spent(began, self.imports_wasi),
             allowed,
             output_bytes: self.limits.output_bytes,
@@ -397,9 +399,10 @@ impl Guest {
     ) -> Result<Manifest, Fault> {
         let mut session = LoadSession::start(self, engine, fuel, time);
         let run = async {
-            let instance = self.instance.instantiate_async(&mut session.store).await;
+            let linked = self.linked.load();
+            let instance = linked.instance.instantiate_async(&mut session.store).await;
             let instance = instance.map_err(|error| error.context(Instantiating))?;
-            let plugin = self.lifecycle.load(&mut session.store, &instance)?;
+            let plugin = linked.lifecycle.load(&mut session.store, &instance)?;
             plugin
                 .tollgate_admission_lifecycle()
                 .call_describe(&mut session.store)
@@ -420,9 +423,10 @@ impl Guest {
     ) -> Result<(Store<CallState>, Instance, Configured), Fault> {
         let mut session = LoadSession::start(self, engine, fuel, time);
         let run = async {
-            let instance = self.instance.instantiate_async(&mut session.store).await;
+            let linked = self.linked.load();
+            let instance = linked.instance.instantiate_async(&mut session.store).await;
             let instance = instance.map_err(|error| error.context(Instantiating))?;
-            let plugin = self.lifecycle.load(&mut session.store, &instance)?;
+            let plugin = linked.lifecycle.load(&mut session.store, &instance)?;
             let configured = plugin
                 .tollgate_admission_lifecycle()
                 .call_configure(&mut session.store, settings)
@@ -434,10 +438,45 @@ impl Guest {
         Ok((session.store, instance, configured))
     }
 
-    async fn run(&self, store: &mut Store<CallState>, phase: Phase) -> wasmtime::Result<RawAnswer> {
+    /// Acquires one of the plugin's permits, then one of the engine's. Returns them with the time at which the call has
+    /// both: `began`, unless it had to wait.
+    ///
+    /// # Errors
+    /// `None` when the deadline passes in the wait for the plugin's own permit: the plugin is at fault. `Overload` when
+    /// the deadline passes in the wait for the engine's permit: the host is at fault.
+    async fn permits<'s>(
+        &'s self,
+        engine: &'s Engine,
+        began: Instant,
+        deadline: Instant,
+    ) -> Result<(Permits<'s>, Instant), Option<Overload>> {
+        let mut permitted = began;
+        let plugin = acquire(&self.slots, deadline, &mut permitted)
+            .await
+            .ok_or(None)?;
+        let engine = acquire(&engine.slots, deadline, &mut permitted)
+            .await
+            .ok_or(Some(Overload))?;
+        let permits = Permits {
+            _plugin: plugin,
+            _engine: engine,
+        };
+        Ok((permits, permitted))
+    }
+}
+
+// === impl Linked ===
+
+impl Linked {
+    async fn run(
+        &self,
+        configured: &ConfiguredBy,
+        store: &mut Store<CallState>,
+        phase: Phase,
+    ) -> wasmtime::Result<RawAnswer> {
         let instance = self.instance.instantiate_async(&mut *store).await;
         let instance = instance.map_err(|error| error.context(Instantiating))?;
-        if let ConfiguredBy::EachCall { settings, .. } = &self.configured {
+        if let ConfiguredBy::EachCall { settings, .. } = configured {
             let subject = store.data_mut().subject.take();
             let plugin = self.lifecycle.load(&mut *store, &instance)?;
             let configured = plugin
@@ -468,32 +507,6 @@ impl Guest {
         }
     }
 
-    /// Acquires one of the plugin's permits, then one of the engine's. Returns them with the time at which the call has
-    /// both: `began`, unless it had to wait.
-    ///
-    /// # Errors
-    /// `None` when the deadline passes in the wait for the plugin's own permit: the plugin is at fault. `Overload` when
-    /// the deadline passes in the wait for the engine's permit: the host is at fault.
-    async fn permits<'s>(
-        &'s self,
-        engine: &'s Engine,
-        began: Instant,
-        deadline: Instant,
-    ) -> Result<(Permits<'s>, Instant), Option<Overload>> {
-        let mut permitted = began;
-        let plugin = acquire(&self.slots, deadline, &mut permitted)
-            .await
-            .ok_or(None)?;
-        let engine = acquire(&engine.slots, deadline, &mut permitted)
-            .await
-            .ok_or(Some(Overload))?;
-        let permits = Permits {
-            _plugin: plugin,
-            _engine: engine,
-        };
-        Ok((permits, permitted))
-    }
-
     /// Creates a store with every limit set.
     ///
     /// The epoch moves while the store exists, if `running` is given. Otherwise the caller takes care of that.
@@ -512,7 +525,7 @@ impl Guest {
         running: Option<Running>,
     ) -> Store<CallState> {
         let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
-        let mut store = Store::new(engine.wasmtime(), state);
+        let mut store = Store::new(&self.runtime.wasmtime, state);
         store.limiter(|state| state);
         store.set_fuel(fuel).expect("the engine meters fuel");
         // Compiled code keeps its fuel count in a local variable until it calls, returns or runs out of fuel. The
@@ -563,10 +576,11 @@ impl LoadSession {
         let meter = Arc::new(Meter::start());
         let state = CallState::new(guest, engine, None, Account::unlimited());
         // The loader keeps the store to take a snapshot of it.
-        let running = Some(engine.ticker.running());
+        let linked = guest.linked.load();
+        let running = Some(linked.runtime.ticker.running());
         // No `Metered` is polled here, so a tick charges wall-clock time. That is the same as CPU time in a process
         // that does nothing else.
-        let store = guest.store(engine, state, fuel, time, began + time, &meter, running);
+        let store = linked.store(engine, state, fuel, time, began + time, &meter, running);
         Self {
             store,
             meter,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::images::ImageVerifier;
@@ -18,16 +19,16 @@ use super::export::Export;
 use super::images;
 use super::lookups::{self, Bound, no_tables};
 use super::state::CallState;
-use super::{Engine, PER_COMPONENT};
+use super::{Engine, PER_COMPONENT, Runtime, Tier};
 use crate::Code;
 
 /// A plugin that can be called.
 pub struct Guest {
     pub(super) name: PluginName,
-    pub(super) instance: InstancePre<CallState>,
-    pub(super) lifecycle: EveryPluginIndices,
-    pub(super) mutate: Option<Export<(), (Mutation,)>>,
-    pub(super) validate: Option<Export<(), (Verdict,)>>,
+    /// The code. Guests that differ in their limits share it.
+    pub(super) linked: Arc<ArcSwap<Linked>>,
+    interfaces: Interfaces,
+    capabilities: Arc<[Capability]>,
     pub(super) configured: ConfiguredBy,
     pub(super) limits: Arc<Limits>,
     pub(super) slots: Arc<Semaphore>,
@@ -39,6 +40,15 @@ pub struct Guest {
     pub(super) images: Option<images::Grant>,
     /// The namespace that the plugin is confined to, whose budget pays for its calls.
     pub(super) tenant: Option<Arc<str>>,
+}
+
+/// The code of a plugin, linked for an engine. Calls that have begun keep theirs when other code takes its place.
+pub(super) struct Linked {
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) instance: InstancePre<CallState>,
+    pub(super) lifecycle: EveryPluginIndices,
+    pub(super) mutate: Option<Export<(), (Mutation,)>>,
+    pub(super) validate: Option<Export<(), (Verdict,)>>,
 }
 
 /// How a fresh instance gets its settings.
@@ -175,6 +185,44 @@ impl Interfaces {
     }
 }
 
+// === impl Linked ===
+
+impl Linked {
+    fn of(
+        engine: &Engine,
+        component: &Component,
+        interfaces: Interfaces,
+        capabilities: &[Capability],
+    ) -> Result<Self, GuestError> {
+        let mismatch = |source: wasmtime::Error| GuestError::Mismatch {
+            version: CONTRACT_VERSION,
+            source,
+        };
+        let linker = engine
+            .linker(capabilities.iter().copied())
+            .map_err(mismatch)?;
+        let instance = linker.instantiate_pre(component).map_err(mismatch)?;
+        let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
+        let mutate = interfaces
+            .mutating
+            .then(|| Export::find(component, &interface_name("mutating"), "mutate"))
+            .transpose()
+            .map_err(mismatch)?;
+        let validate = interfaces
+            .validating
+            .then(|| Export::find(component, &interface_name("validating"), "validate"))
+            .transpose()
+            .map_err(mismatch)?;
+        Ok(Self {
+            runtime: engine.runtime.clone(),
+            instance,
+            lifecycle,
+            mutate,
+            validate,
+        })
+    }
+}
+
 // === impl Guest ===
 
 impl Guest {
@@ -265,38 +313,20 @@ impl Guest {
                 "limits.tables",
             )?;
         }
-        let mismatch = |source: wasmtime::Error| GuestError::Mismatch {
-            version: CONTRACT_VERSION,
-            source,
-        };
-        let granted = capabilities.clone();
-        let linker = engine.linker(capabilities).map_err(mismatch)?;
-        let instance = linker.instantiate_pre(component).map_err(mismatch)?;
-        let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
-        let mutate = interfaces
-            .mutating
-            .then(|| Export::find(component, &interface_name("mutating"), "mutate"))
-            .transpose()
-            .map_err(mismatch)?;
-        let validate = interfaces
-            .validating
-            .then(|| Export::find(component, &interface_name("validating"), "validate"))
-            .transpose()
-            .map_err(mismatch)?;
         let imports_wasi = component
             .component_type()
             .imports(engine.wasmtime())
             .any(|(name, _)| name.starts_with("wasi:"));
         let slots = Arc::new(Semaphore::new(limits.concurrency as usize));
         let tenant: Option<Arc<str>> = name.namespace().map(Arc::from);
-        let has_access = granted.contains(&Capability::Access);
-        let has_images = granted.contains(&Capability::Images);
+        let has_access = capabilities.contains(&Capability::Access);
+        let has_images = capabilities.contains(&Capability::Images);
+        let linked = Linked::of(engine, component, interfaces, &capabilities)?;
         Ok(Self {
             name,
-            instance,
-            lifecycle,
-            mutate,
-            validate,
+            linked: Arc::new(ArcSwap::from_pointee(linked)),
+            interfaces,
+            capabilities: capabilities.into(),
             configured,
             limits,
             slots,
@@ -351,10 +381,9 @@ impl Guest {
     pub fn apart(&self, limits: Limits) -> Self {
         Self {
             name: self.name.clone(),
-            instance: self.instance.clone(),
-            lifecycle: self.lifecycle.clone(),
-            mutate: self.mutate.clone(),
-            validate: self.validate.clone(),
+            linked: self.linked.clone(),
+            interfaces: self.interfaces,
+            capabilities: self.capabilities.clone(),
             configured: self.configured.clone(),
             slots: Arc::new(Semaphore::new(limits.concurrency as usize)),
             limits: Arc::new(limits),
@@ -374,16 +403,30 @@ impl Guest {
 
     /// Serialises the compiled code, for an engine with the same settings.
     pub fn code(&self) -> wasmtime::Result<Vec<u8>> {
-        self.instance.component().serialize()
+        self.linked.load().instance.component().serialize()
+    }
+
+    /// Whether the code is only there until the optimised code is ready.
+    #[must_use]
+    pub fn is_interim(&self) -> bool {
+        self.linked.load().runtime.tier == Tier::Interim
+    }
+
+    /// Replaces interim code by the optimised code of the same component, for all calls that begin from now on.
+    ///
+    /// # Errors
+    /// When the code cannot be used.
+    pub fn finish(&self, engine: &Engine, code: &Code) -> Result<(), GuestError> {
+        let component = engine.mapped(code).map_err(GuestError::Code)?;
+        let linked = Linked::of(engine, &component, self.interfaces, &self.capabilities)?;
+        self.linked.store(Arc::new(linked));
+        Ok(())
     }
 
     /// The interfaces that the plugin exports.
     #[must_use]
     pub fn interfaces(&self) -> Interfaces {
-        Interfaces {
-            mutating: self.mutate.is_some(),
-            validating: self.validate.is_some(),
-        }
+        self.interfaces
     }
 
     /// How the plugin's instances get their settings.

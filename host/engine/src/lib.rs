@@ -36,7 +36,7 @@ mod ticker;
 mod wasi;
 
 use std::hash::{Hash as _, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use prometheus_client::metrics::gauge::Gauge;
@@ -52,7 +52,7 @@ use tollgate_lookups::Tables;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{
     Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
-    RegallocAlgorithm,
+    RegallocAlgorithm, Strategy,
 };
 
 pub use answer::{Answer, Mutation};
@@ -120,6 +120,8 @@ const WARM_MEMORIES: u32 = 1024;
 const STACK_FACTOR_ONCE: usize = 64;
 /// Most stack of a guest in unoptimised code. It counts as data of the process that loads a plugin.
 const MAX_STACK_BYTES_ONCE: usize = 64 << 20;
+/// Factor by which the CPU time of a call may be longer in interim code. Fuel limits the same work.
+const CPU_FACTOR_INTERIM: u32 = 4;
 /// Linear memory that nearly every call stays below.
 const SMALL_CALL_BYTES: u64 = 4 << 20;
 /// Stack for host functions on a fiber, in addition to the guest's own stack.
@@ -150,9 +152,15 @@ pub enum Tier {
     /// Valgrind needs this tier, because it runs the host on an emulated processor, while the child that compiles sees
     /// the real one.
     Portable,
-    /// Code that runs once, to describe and configure a plugin. This tier compiles in a fraction of the time and uses a
-    /// multiple of the stack.
+    /// Code that answers reviews until the optimised code is ready. The compiler makes it in less than half the time. The
+    /// code is slower, and uses a multiple of the stack. It uses the same fuel.
+    Interim,
+    /// Code that runs once, to describe and configure a plugin: what [`Tier::Interim`] compiles, with the stack of a child
+    /// process.
     Once,
+    /// Code that runs once, too, made by wasmtime's baseline compiler (Winch) in a third of the time that [`Tier::Once`]
+    /// takes. It supports fewer features of WebAssembly. Only child processes run this code.
+    Baseline,
 }
 
 /// The clock for plugins that may read the time.
@@ -168,7 +176,9 @@ pub enum Clock {
 /// The engine that every plugin runs in.
 #[derive(Clone)]
 pub struct Engine {
-    wasmtime: wasmtime::Engine,
+    runtime: Arc<Runtime>,
+    /// The runtime of interim code, while a plugin has such code.
+    interim: Arc<Mutex<Weak<Runtime>>>,
     slots: Arc<Semaphore>,
     shadow_slots: Arc<Semaphore>,
     scan_slots: Arc<Semaphore>,
@@ -178,9 +188,7 @@ pub struct Engine {
     patience: u32,
     /// Pause of a call at every tick.
     rest: Duration,
-    ticker: Arc<ticker::Ticker>,
-    largest: Arc<Limits>,
-    tier: Tier,
+    settings: Arc<EngineSettings>,
     clock: Clock,
     /// Where the host looks up namespaces.
     namespaces: Arc<dyn Namespaces>,
@@ -192,12 +200,19 @@ pub struct Engine {
     images: Option<Arc<dyn ImageVerifier>>,
     /// The budget of plugins of namespaces; `None` if nothing limits them beyond their own limits.
     tenants: Option<Arc<Tenants>>,
-    linkers: Linkers,
     exhaustion: Exhaustion,
     /// The record of the reads of calls. The server records none.
     reads: Option<Arc<Reads>>,
     /// Where the host does its own costly work for reviews.
     offload: Offload,
+}
+
+/// wasmtime's engine for the code of one tier.
+pub(crate) struct Runtime {
+    pub(crate) wasmtime: wasmtime::Engine,
+    pub(crate) ticker: ticker::Ticker,
+    pub(crate) tier: Tier,
+    linkers: Linkers,
 }
 
 /// A hasher with the same result in every process. The standard hasher does not promise that.
@@ -229,19 +244,15 @@ impl Clock {
     }
 }
 
-// === impl Engine ===
+// === impl Runtime ===
 
-impl Engine {
-    /// Builds the engine and starts its tick.
-    ///
-    /// # Errors
-    /// When the pool cannot be reserved.
-    pub fn new(settings: &EngineSettings) -> wasmtime::Result<Self> {
+impl Runtime {
+    fn new(settings: &EngineSettings) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
         let others = match settings.tier {
-            Tier::Serving | Tier::Portable => SHADOW_CALLS + SCAN_CALLS,
+            Tier::Serving | Tier::Portable | Tier::Interim => SHADOW_CALLS + SCAN_CALLS,
             // Stacks are large there, and count as data of the process.
-            Tier::Once => 0,
+            Tier::Once | Tier::Baseline => 0,
         };
         let instances = calls + SPARE_INSTANCES.min(calls) + others;
         let least = instances.saturating_mul(settings.largest.memories);
@@ -249,7 +260,11 @@ impl Engine {
             let config = Self::config(settings, instances, memories)?;
             wasmtime::Engine::new(&config)
         };
-        let wanted = WARM_MEMORIES.max(least);
+        let wanted = match settings.tier {
+            // There are few plugins with such code, and for seconds.
+            Tier::Interim => least,
+            _ => WARM_MEMORIES.max(least),
+        };
         let wasmtime = with(wanted).or_else(|error| {
             if wanted == least {
                 return Err(error);
@@ -264,25 +279,9 @@ impl Engine {
         let ticker = ticker::Ticker::start(&wasmtime, TICK);
         Ok(Self {
             wasmtime,
-            slots: Arc::new(Semaphore::new(calls as usize)),
-            shadow_slots: Arc::new(Semaphore::new(SHADOW_CALLS as usize)),
-            scan_slots: Arc::new(Semaphore::new(SCAN_CALLS as usize)),
-            memory: None,
-            patience: 1,
-            rest: Duration::ZERO,
-            ticker: Arc::new(ticker),
-            largest: Arc::new(settings.largest.clone()),
+            ticker,
             tier: settings.tier,
-            clock: Clock::default(),
-            namespaces: namespaces::no_namespaces(),
-            tables: lookups::no_tables(),
-            authorizer: access::no_authorizer(),
-            images: None,
-            tenants: None,
             linkers: Linkers::default(),
-            exhaustion: Exhaustion::default(),
-            reads: None,
-            offload: Offload::beside_the_servers(),
         })
     }
 
@@ -320,7 +319,7 @@ impl Engine {
                 OptLevel::Speed,
                 RegallocAlgorithm::Backtracking,
             ),
-            Tier::Once => (
+            Tier::Interim | Tier::Once | Tier::Baseline => (
                 stack_bytes
                     .saturating_mul(STACK_FACTOR_ONCE)
                     .min(MAX_STACK_BYTES_ONCE),
@@ -345,8 +344,11 @@ impl Engine {
             .wasm_threads(false)
             .wasm_memory64(false)
             .wasm_relaxed_simd(false)
-            .wasm_function_references(true)
+            .wasm_function_references(settings.tier != Tier::Baseline)
             .wasm_gc(false);
+        if settings.tier == Tier::Baseline {
+            config.strategy(Strategy::Winch);
+        }
         if settings.tier == Tier::Portable {
             // With a named target, the compiler ignores the features of this processor.
             let libc = if cfg!(target_env = "musl") {
@@ -357,6 +359,71 @@ impl Engine {
             config.target(&format!("{}-unknown-linux-{libc}", std::env::consts::ARCH))?;
         }
         Ok(config)
+    }
+
+    /// Factor by which the CPU time of a call may be longer than the plugin's limit.
+    pub(crate) fn cpu_factor(&self) -> u32 {
+        match self.tier {
+            Tier::Interim => CPU_FACTOR_INTERIM,
+            Tier::Serving | Tier::Portable | Tier::Once | Tier::Baseline => 1,
+        }
+    }
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Builds the engine and starts its tick.
+    ///
+    /// # Errors
+    /// When the pool cannot be reserved.
+    pub fn new(settings: &EngineSettings) -> wasmtime::Result<Self> {
+        let calls = settings.max_concurrent_calls.max(1);
+        Ok(Self {
+            runtime: Arc::new(Runtime::new(settings)?),
+            interim: Arc::default(),
+            slots: Arc::new(Semaphore::new(calls as usize)),
+            shadow_slots: Arc::new(Semaphore::new(SHADOW_CALLS as usize)),
+            scan_slots: Arc::new(Semaphore::new(SCAN_CALLS as usize)),
+            memory: None,
+            patience: 1,
+            rest: Duration::ZERO,
+            settings: Arc::new(settings.clone()),
+            clock: Clock::default(),
+            namespaces: namespaces::no_namespaces(),
+            tables: lookups::no_tables(),
+            authorizer: access::no_authorizer(),
+            images: None,
+            tenants: None,
+            exhaustion: Exhaustion::default(),
+            reads: None,
+            offload: Offload::beside_the_servers(),
+        })
+    }
+
+    /// Returns the same engine for plugins whose code has the tier [`Tier::Interim`]. Calls share their places with those
+    /// of this engine.
+    ///
+    /// # Errors
+    /// When the pool cannot be reserved.
+    pub fn interim(&self) -> wasmtime::Result<Self> {
+        let mut interim = self.interim.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = match interim.upgrade() {
+            Some(runtime) => runtime,
+            None => {
+                let settings = EngineSettings {
+                    tier: Tier::Interim,
+                    ..(*self.settings).clone()
+                };
+                let runtime = Arc::new(Runtime::new(&settings)?);
+                *interim = Arc::downgrade(&runtime);
+                runtime
+            }
+        };
+        Ok(Self {
+            runtime,
+            ..self.clone()
+        })
     }
 
     /// Returns the same engine with another clock for its calls.
@@ -466,13 +533,13 @@ impl Engine {
 
     /// The underlying wasmtime engine.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
-        &self.wasmtime
+        &self.runtime.wasmtime
     }
 
     /// Compiles a component in this process. The compiler can crash, so use this only in a process that the host can
     /// lose.
     pub(crate) fn component(&self, bytes: &[u8]) -> wasmtime::Result<Component> {
-        Component::from_binary(&self.wasmtime, bytes)
+        Component::from_binary(self.wasmtime(), bytes)
     }
 
     /// Maps the compiled component in a file.
@@ -489,7 +556,7 @@ impl Engine {
         // files (`plugin/prepare`). The bytes of this very file were compared with the digest under which they were
         // stored while they were written (`plugin/store`), and only this user can write to the folder. wasmtime refuses
         // code of another version or other settings.
-        unsafe { Component::deserialize_file(&self.wasmtime, code.path()) }
+        unsafe { Component::deserialize_file(self.wasmtime(), code.path()) }
     }
 
     /// Reads a component from code in memory. Only for a confined process that runs a plugin once.
@@ -502,18 +569,18 @@ impl Engine {
         // SAFETY: the host hands over code that Tollgate's own compiler made in a process that runs no guest code. If the
         // host stored the code in between, it has compared the code with its digest (`plugin/store`). wasmtime refuses
         // code of another version or with other settings.
-        unsafe { Component::deserialize(&self.wasmtime, code) }
+        unsafe { Component::deserialize(self.wasmtime(), code) }
     }
 
     /// How the engine compiles code.
     pub fn tier(&self) -> Tier {
-        self.tier
+        self.runtime.tier
     }
 
     /// A hash that two engines share if they can run each other's code.
     pub fn compatibility(&self) -> [u8; 32] {
         let mut hasher = Sha256Hasher(Sha256::new());
-        self.wasmtime
+        self.wasmtime()
             .precompile_compatibility_hash()
             .hash(&mut hasher);
         hasher.0.finalize().into()
@@ -521,7 +588,7 @@ impl Engine {
 
     /// The first of a plugin's limits that the pool is too small for: its name, the plugin's limit, and the pool's.
     pub fn lacks(&self, limits: &Limits) -> Option<(&'static str, u32, u32)> {
-        let had = &self.largest;
+        let had = &self.settings.largest;
         [
             ("memories", limits.memories, had.memories),
             ("tables", limits.tables, had.tables),
@@ -537,8 +604,10 @@ impl Engine {
         &self,
         capabilities: impl IntoIterator<Item = Capability>,
     ) -> wasmtime::Result<Arc<Linker<CallState>>> {
-        self.linkers
-            .with(capabilities.into_iter().collect(), &self.wasmtime)
+        let Runtime {
+            linkers, wasmtime, ..
+        } = &*self.runtime;
+        linkers.with(capabilities.into_iter().collect(), wasmtime)
     }
 }
 

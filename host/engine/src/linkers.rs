@@ -10,9 +10,9 @@ use super::state::CallState;
 use super::{access, host, images, lookups, wasi};
 
 /// A linker for each set of capabilities that a plugin has. A linker has hundreds of functions, so plugins share it.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Linkers {
-    made: Arc<Mutex<ByCapabilities>>,
+    made: Mutex<ByCapabilities>,
 }
 
 type ByCapabilities = BTreeMap<BTreeSet<Capability>, Arc<Linker<CallState>>>;

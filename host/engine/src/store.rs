@@ -78,6 +78,11 @@ impl Store {
         Ok(Writing::to(unfinished(&self.code)?))
     }
 
+    /// Whether there is a record of code that was prepared from these inputs.
+    pub fn has(&self, key: &Key) -> bool {
+        self.prepared.join(&key.0).exists()
+    }
+
     /// Finds the code that was prepared from these inputs. Damaged files are deleted and count as missing.
     pub fn recall<T: DeserializeOwned>(&self, key: &Key) -> Option<(T, Code)> {
         let path = self.prepared.join(&key.0);

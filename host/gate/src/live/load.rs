@@ -73,7 +73,7 @@ async fn try_load(
         if let Some(artifact) = loader.at_hand(config, known) {
             *digest = Some(known.clone());
             fetched(known.clone());
-            let code = loader.prepare_code(config, artifact).await?;
+            let code = loader.prepare_code(config, artifact, order.is_new).await?;
             let loaded = of(code, known.clone(), None);
             let is_cached = true;
             return Ok(Outcome::New { loaded, is_cached });
@@ -104,7 +104,7 @@ async fn try_load(
     let new = artifact.digest.clone();
     *digest = Some(new.clone());
     fetched(new.clone());
-    let code = loader.prepare_code(config, artifact).await?;
+    let code = loader.prepare_code(config, artifact, order.is_new).await?;
     Ok(Outcome::New {
         loaded: of(code, new, stale),
         is_cached: false,

@@ -146,6 +146,8 @@ pub(crate) struct Order {
     /// Whether code that runs as `config` says is loaded already. If so, a stale version from the cache must not
     /// replace it.
     pub(crate) serves: bool,
+    /// Whether no version of the plugin decides yet, so that every second of the load counts.
+    pub(crate) is_new: bool,
     /// A version that must not be tried again yet.
     pub(crate) held_back: Option<Arc<str>>,
     /// The digest that the reference is known to stand for. If the cache has it, no registry is asked.

@@ -24,8 +24,8 @@ use super::load::{SharedCode, load, recall};
 use super::note::log;
 use super::reclaim::Reclaim;
 use super::reconcile::{
-    CallerId, Event, Failure, LastKnownGood, Note, Order, Place, Report, Serving, Stamps, State,
-    Step, Ticket,
+    CallerId, Event, Failure, LastKnownGood, Note, Order, Outcome, Place, Recalled, Report,
+    Serving, Stamps, State, Step, Ticket,
 };
 use super::rollout::{self, Page, RolloutRequest, Rollouts};
 use super::roots::{self, RootRefresh};
@@ -83,6 +83,8 @@ struct Work {
     opened: Option<oneshot::Sender<()>>,
     patience: Arc<Patience>,
     loads: JoinSet<Event<SharedCode>>,
+    /// The plugins with interim code, each until its optimised code is in use.
+    finishing: JoinSet<()>,
     under_way: BTreeMap<Ticket, AbortHandle>,
     fetched: mpsc::Sender<Event<SharedCode>>,
     /// The poll or read of the files that is under way. The task does not wait for slow file systems.
@@ -266,11 +268,13 @@ impl Reconciler {
                     while let Some(done) = next {
                         // The task of an aborted load ends with an error.
                         if let Ok(event) = done {
+                            self.finish(&event, &mut work);
                             self.apply(event, &mut work);
                         }
                         next = work.loads.try_join_next();
                     }
                 }
+                Some(_) = work.finishing.join_next() => self.reclaim.loaded(),
                 Some(event) = all_fetched.recv() => self.apply(event, &mut work),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
                     self.apply(Event::Tick, &mut work);
@@ -492,6 +496,26 @@ impl Reconciler {
         self.tell(work);
     }
 
+    /// Begins to replace interim code that was just loaded.
+    fn finish(&self, event: &Event<SharedCode>, work: &mut Work) {
+        let loaded = match event {
+            Event::Loaded {
+                outcome: Ok(Outcome::New { loaded, .. }),
+                ..
+            } => loaded,
+            Event::Recalled {
+                outcome: Ok(Recalled { loaded, .. }),
+                ..
+            } => loaded,
+            _ => return,
+        };
+        if loaded.code.guest.is_interim() {
+            let (loader, code) = (self.loader.clone(), Arc::downgrade(&loaded.code));
+            work.finishing
+                .spawn(async move { loader.finish(code).await });
+        }
+    }
+
     fn begin_load(&self, order: Order, work: &mut Work) {
         let (loader, patience) = (self.loader.clone(), work.patience.clone());
         let ticket = order.ticket;
@@ -694,6 +718,7 @@ impl Work {
             opened: Some(opened),
             patience: Arc::new(Patience::default()),
             loads: JoinSet::new(),
+            finishing: JoinSet::new(),
             under_way: BTreeMap::new(),
             fetched,
             scan: None,

@@ -2,19 +2,19 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore, watch};
 use tollgate_admission::chain;
 use tollgate_admission::images::{ImageVerifier, PullSecrets};
 use tollgate_config::{
     EngineConfig, Limits, ManifestRule, Match, PluginConfig, Problems, Registries,
     SignatureRequirement, Source,
 };
-use tollgate_engine::{ConfiguredBy, Engine, Guest, GuestError};
+use tollgate_engine::{ConfiguredBy, Engine, Guest, GuestError, Tier};
 use tollgate_oci::{
     Hold, Images, Order, Pulled, Registry, RegistryError, Served, Start, TrustedRoots,
 };
@@ -35,6 +35,10 @@ pub struct Loader {
     registry: Registry,
     /// Verifies images for plugins.
     images: Images,
+    /// The number of plugins that are prepared now.
+    preparing: watch::Sender<usize>,
+    /// Lets one plugin at a time replace its interim code.
+    finishing: Mutex<()>,
     /// Allows as many file reads at once as there are processors. A thread that has waited for a disk keeps its memory
     /// afterwards.
     reading: Semaphore,
@@ -203,6 +207,8 @@ impl Loader {
             metrics,
             registry,
             images,
+            preparing: watch::Sender::new(0),
+            finishing: Mutex::new(()),
             reading: Semaphore::new(processors),
         }
     }
@@ -414,6 +420,7 @@ impl Loader {
             capabilities: config.capabilities.clone(),
             max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
             tier: self.engine.tier(),
+            once: Tier::Baseline,
             cpu_seconds: self.config.load_timeout.as_secs().max(1),
             memory_bytes: self.config.load_memory_bytes,
             code_bytes: 0,
@@ -477,7 +484,7 @@ impl Loader {
             stale: None,
             hold,
         };
-        let code = self.prepare_code(&config, artifact).await?;
+        let code = self.prepare_code(&config, artifact, true).await?;
         code.under(&config)?;
         Ok((config, digest, code))
     }
@@ -499,14 +506,17 @@ impl Loader {
         config: &PluginConfig,
         artifact: Artifact,
     ) -> Result<LoadedPlugin, LoadError> {
-        self.prepare_code(config, artifact).await?.under(config)
+        let code = self.prepare_code(config, artifact, false).await?;
+        code.under(config)
     }
 
-    /// Turns the bytes into code that can be called, independent of the plugin's rules.
+    /// Turns the bytes into code that can be called, independent of the plugin's rules. With `may_be_interim`, the caller
+    /// has the code [finished](Self::finish).
     pub(crate) async fn prepare_code(
         &self,
         config: &PluginConfig,
         artifact: Artifact,
+        may_be_interim: bool,
     ) -> Result<PluginCode, LoadError> {
         let began = std::time::Instant::now();
         let Artifact {
@@ -517,14 +527,18 @@ impl Loader {
         } = artifact;
         let bytes = bytes.unwrap_or_default();
         let settings = config.settings.to_string();
+        let preparing = Preparing::begin(&self.preparing);
         let prepared = self
             .worker
-            .prepare(self.order(config), settings.clone(), &bytes)
+            .prepare(self.order(config), settings.clone(), &bytes, may_be_interim)
             .await?;
+        drop(preparing);
         let Prepared {
             known: Known { manifest, fallback },
             code,
+            unfinished,
         } = prepared;
+        let is_interim = unfinished.is_some();
         let configured = match fallback {
             None => ConfiguredBy::Snapshot,
             Some(reason) => ConfiguredBy::EachCall { settings, reason },
@@ -540,6 +554,10 @@ impl Loader {
             self.registry.ready_roots(granted.tuf_sources()).await;
         }
         let link = move || {
+            let engine = match is_interim {
+                true => engine.interim().map_err(GuestError::Code)?,
+                false => engine,
+            };
             let bound = granted.as_ref().map(|granted| images.of(granted));
             let bound = bound.transpose().map_err(LoadError::Images)?;
             let verifier = bound.map(|bound| Arc::new(bound) as Arc<dyn ImageVerifier>);
@@ -557,7 +575,7 @@ impl Loader {
             tracing::warn!(plugin = name, %reason, "serving the plugin without the objects of its lookups");
         }
         let version = manifest.version.as_str();
-        tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), "plugin loaded");
+        tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), is_interim, "plugin loaded");
         if let ConfiguredBy::EachCall { reason, .. } = guest.configured() {
             tracing::warn!(
                 plugin = name,
@@ -571,8 +589,62 @@ impl Loader {
         Ok(PluginCode {
             guest: Arc::new(guest),
             manifest,
+            unfinished,
             _hold: hold,
         })
+    }
+
+    /// Replaces the interim code of a plugin by optimised code, when no plugin is being prepared. The plugin keeps its
+    /// interim code if that fails.
+    pub(crate) async fn finish(&self, code: Weak<PluginCode>) {
+        let _turn = self.finishing.lock().await;
+        let mut preparing = self.preparing.subscribe();
+        // The sender lives as long as this loader.
+        drop(preparing.wait_for(|plugins| *plugins == 0).await);
+        let Some(code) = code.upgrade() else {
+            return;
+        };
+        let Some(unfinished) = &code.unfinished else {
+            return;
+        };
+        let began = std::time::Instant::now();
+        let finished = async {
+            let compiled = self.worker.finish(unfinished).await?;
+            let (engine, guest) = (self.engine.clone(), code.guest.clone());
+            let link = move || guest.finish(&engine, &compiled);
+            Ok::<_, LoadError>(tokio::task::spawn_blocking(link).await??)
+        };
+        let plugin = unfinished.plugin();
+        match finished.await {
+            Ok(()) => tracing::info!(
+                plugin,
+                milliseconds = began.elapsed().as_millis(),
+                "optimised code in use"
+            ),
+            Err(error) => tracing::warn!(
+                plugin,
+                reason = chain(&error),
+                "the plugin's code could not be optimised: it goes on with interim code, which is slower"
+            ),
+        }
+    }
+}
+
+/// Counts a plugin that is being prepared.
+struct Preparing<'l>(&'l watch::Sender<usize>);
+
+// === impl Preparing ===
+
+impl<'l> Preparing<'l> {
+    fn begin(count: &'l watch::Sender<usize>) -> Self {
+        count.send_modify(|plugins| *plugins += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Preparing<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|plugins| *plugins -= 1);
     }
 }
 

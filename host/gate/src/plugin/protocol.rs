@@ -27,6 +27,8 @@ pub(super) struct Order {
     pub(super) max_wasm_stack_bytes: u64,
     /// Tier of the code that the host will run.
     pub(super) tier: Tier,
+    /// Tier of the code that describes and configures the plugin.
+    pub(super) once: Tier,
     pub(super) cpu_seconds: u64,
     pub(super) memory_bytes: u64,
     /// Length of the code that a child with [`Task::CompileOnce`] made of the plugin. 0: the child compiles the plugin

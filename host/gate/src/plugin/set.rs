@@ -16,6 +16,7 @@ use super::group::{self, Group};
 use super::protocol::Manifest;
 use super::rollout::{Rollout, Tally};
 use super::shadow::Shadow;
+use super::worker::Unfinished;
 use super::{excepting, lookups};
 
 /// All plugins in the order in which mutators run, and the shadows of some of them.
@@ -67,6 +68,8 @@ pub(crate) enum RequestFilter<'p> {
 pub(crate) struct PluginCode {
     pub(crate) guest: Arc<Guest>,
     pub(crate) manifest: Manifest,
+    /// What is left to do if the guest has interim code.
+    pub(super) unfinished: Option<Box<Unfinished>>,
     /// Keeps the plugin's artifact in the cache.
     pub(crate) _hold: Hold,
 }
@@ -286,6 +289,11 @@ impl PluginSet {
 // === impl LoadedPlugin ===
 
 impl LoadedPlugin {
+    /// Whether the plugin's code is only there until the optimised code is ready.
+    fn is_interim(&self) -> bool {
+        self.guest.as_ref().is_some_and(|guest| guest.is_interim())
+    }
+
     /// What the plugin is called for. A group only validates.
     #[must_use]
     pub fn interfaces(&self) -> Interfaces {
@@ -454,6 +462,7 @@ impl Plugin {
                     "rules": loaded.matching.rules().iter().map(ToString::to_string).collect::<Vec<_>>(),
                     "rulesFrom": if self.config.matching.is_some() { "configuration" } else { "plugin" },
                     "configured": configure,
+                    "code": if loaded.is_interim() { "interim" } else { "optimised" },
                 })
             }
         };

@@ -7,7 +7,7 @@
 //! a child that separates the contents of memories, if the plugin is large (`worker/sharing`)
 //!    │
 //!    ▼
-//! a child that compiles without optimising ──▶ code for one run (stored, for all settings)
+//! a child with the baseline compiler ──▶ code for one run (stored, for all settings)
 //!    │
 //!    ▼
 //! a child that runs guest code ──▶ component ──▶ a child that compiles ──▶ code
@@ -15,9 +15,12 @@
 //!    └───────────── with less rewriting ◀───────────┘
 //! ```
 //!
-//! The last child does not run if the host has code of the same component with other contents of its memories.
+//! The last child does not run if the host has code of the same component with other contents of its memories. If a
+//! plugin is large and nothing serves in its place, that child compiles without optimising first, and another child
+//! compiles the code that replaces this interim code (`worker/interim`).
 
 mod child;
+mod interim;
 mod pace;
 mod sharing;
 mod turns;
@@ -33,19 +36,22 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::OwnedMutexGuard;
 
 use child::{Child, ChildResult};
+pub(super) use interim::Unfinished;
 use pace::{Lanes, Pace};
 use turns::Turns;
 
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
 use tollgate_component::Separated;
 use tollgate_config::Capability;
-use tollgate_engine::{Code, Key, Store};
+use tollgate_engine::{Code, Key, Store, Tier};
 
 /// Factor by which the wall-clock limit exceeds the CPU limit. The child is niced, and the machine may be busy.
 const WALL_FACTOR: u32 = 4;
 /// Time after which the host ends a child that neither says anything nor uses the processor, at any stage. A child ends
 /// the plugin's own code much sooner itself.
 const MAX_STANDSTILL: Duration = Duration::from_secs(10);
+/// Smaller components are compiled with optimising in a few hundred milliseconds.
+const MIN_INTERIM_BYTES: usize = 512 << 10;
 /// Maximum size of the prepared component, as a multiple of the maximum size of a plugin's file.
 const COMPONENT_FACTOR: u64 = 4;
 /// Maximum size of machine code, as a multiple of the maximum size of a component.
@@ -55,6 +61,9 @@ const CODE_FACTOR: u64 = 4;
 const ONCE_FACTOR: u64 = 24;
 /// Unoptimised code up to this size is handed over for small plugins, too, in bytes.
 const MIN_ONCE_BYTES: u64 = 4 << 20;
+/// The compilers for the code that runs once, in the order in which they are tried. The first one is fast and does not
+/// support all features of WebAssembly.
+const ONCE: [Tier; 2] = [Tier::Baseline, Tier::Once];
 
 /// Starts children that prepare plugins.
 #[derive(Debug)]
@@ -63,6 +72,8 @@ pub(super) struct Worker {
     executable: PathBuf,
     max_component_bytes: u64,
     max_standstill: Duration,
+    /// Size of a component from which interim code is worth its compilation, in bytes, without the contents of memories.
+    min_interim_bytes: usize,
     processors: usize,
     lanes: Lanes,
     /// Compilations that other plugins with the same bytes wait for.
@@ -79,6 +90,8 @@ pub(super) struct Worker {
 pub(super) struct Prepared {
     pub(super) known: Known,
     pub(super) code: Code,
+    /// What is left to do if the code is interim code.
+    pub(super) unfinished: Option<Box<Unfinished>>,
 }
 
 /// The facts about a plugin that are stored with its code.
@@ -99,6 +112,8 @@ struct Plugin<'b> {
 struct Once {
     /// `None` if the code is too large to be handed over. That child then compiles the plugin itself.
     code: Option<Code>,
+    /// The compiler that made the code.
+    tier: Tier,
     /// The reason why the code lacks the instrumentation that takes a snapshot.
     uninstrumented: Option<String>,
 }
@@ -226,6 +241,19 @@ impl<'b> Plugin<'b> {
     }
 }
 
+// === impl Once ===
+
+impl Once {
+    fn new(code: Code, tier: Tier, uninstrumented: Option<String>) -> Result<Self, PrepareError> {
+        let is_handed_over = code.bytes()? > 0;
+        Ok(Self {
+            code: is_handed_over.then_some(code),
+            tier,
+            uninstrumented,
+        })
+    }
+}
+
 // === impl Worker ===
 
 impl Worker {
@@ -242,6 +270,7 @@ impl Worker {
             executable,
             max_component_bytes: max_plugin_bytes.saturating_mul(COMPONENT_FACTOR),
             max_standstill: MAX_STANDSTILL,
+            min_interim_bytes: MIN_INTERIM_BYTES,
             processors,
             lanes: Lanes::new(processors),
             compiling: Turns::default(),
@@ -265,16 +294,19 @@ impl Worker {
             .await?;
         drop(turn);
         order.task = Task::Describe;
+        order.once = once.tier;
         let (known, _component) = self.configured(&order, once.code, bytes, &mut pace).await?;
         Ok(known.manifest)
     }
 
-    /// Prepares a plugin. If a child is lost over the snapshot, the worker does without a snapshot.
+    /// Prepares a plugin. If a child is lost over the snapshot, the worker does without a snapshot. With `may_be_interim`,
+    /// the code can be interim code, and the caller has it [finished](Self::finish).
     pub(super) async fn prepare(
         &self,
         mut order: Order,
         settings: String,
         bytes: &[u8],
+        may_be_interim: bool,
     ) -> Result<Prepared, PrepareError> {
         let mut rewriting = Rewriting::Trimmed;
         let task = |rewriting| Task::Configure {
@@ -290,7 +322,11 @@ impl Worker {
             false => self.key(&order, &plugin.digest),
         };
         if let Some((known, code)) = self.recall(key.as_ref()).await? {
-            return Ok(Prepared { known, code });
+            return Ok(Prepared {
+                known,
+                code,
+                unfinished: None,
+            });
         }
         // Wait before taking a place: other plugins need the place meanwhile.
         let mut turn = self.turn(&order, &plugin, true).await;
@@ -306,6 +342,7 @@ impl Worker {
                 rewriting = Rewriting::Without { reason };
             }
             order.task = task(rewriting.clone());
+            order.once = once.tier;
             let configured = self.configured(&order, once.code, bytes, &mut pace).await;
             let (mut known, component) = match configured {
                 Err(error) if error.is_about_the_snapshot() && why_without.is_none() => {
@@ -321,6 +358,24 @@ impl Worker {
                 None => Stage::CompileSnapshot,
                 Some(_) => Stage::Compile,
             };
+            // Do not reuse the result of a lost child at the next start.
+            let key = key.clone().filter(|_| why_without.is_none());
+            if may_be_interim
+                && let Some(code) = self.interim(&order, stage, &component, &mut pace).await
+            {
+                let unfinished = Box::new(Unfinished {
+                    order,
+                    stage,
+                    component,
+                    key,
+                    known: known.clone(),
+                });
+                return Ok(Prepared {
+                    known,
+                    code,
+                    unfinished: Some(unfinished),
+                });
+            }
             let code = match self.shared(&order, stage, &component, &mut pace).await {
                 // The rewriting may be the cause. If it is not, the next attempt is refused for the same reason.
                 Err(PrepareError::Refused {
@@ -344,10 +399,12 @@ impl Worker {
                 }
                 compiled => compiled?,
             };
-            // Do not reuse the result of a lost child at the next start.
-            let key = key.filter(|_| why_without.is_none());
             let code = self.keep(key, &known, code).await?;
-            return Ok(Prepared { known, code });
+            return Ok(Prepared {
+                known,
+                code,
+                unfinished: None,
+            });
         }
     }
 
@@ -376,7 +433,7 @@ impl Worker {
 
     /// The order to compile a plugin for the child that configures it. The code depends neither on the settings nor on
     /// the name, so that plugins of the same bytes share it.
-    fn once(order: &Order, plugin: &Plugin<'_>, instrument: bool) -> Order {
+    fn once(order: &Order, plugin: &Plugin<'_>, instrument: bool, tier: Tier) -> Order {
         let max_code_bytes = (plugin.bytes.len() as u64)
             .saturating_mul(ONCE_FACTOR)
             .max(MIN_ONCE_BYTES);
@@ -385,6 +442,7 @@ impl Worker {
                 instrument,
                 max_code_bytes,
             },
+            once: tier,
             ..order.clone()
         }
     }
@@ -396,7 +454,8 @@ impl Worker {
         plugin: &Plugin<'_>,
         instrument: bool,
     ) -> Option<OwnedMutexGuard<()>> {
-        let key = self.key(&Self::once(order, plugin, instrument), &plugin.digest)?;
+        let order = Self::once(order, plugin, instrument, ONCE[0]);
+        let key = self.key(&order, &plugin.digest)?;
         Some(self.compiling.enter(key).await)
     }
 
@@ -408,24 +467,39 @@ impl Worker {
         instrument: bool,
         pace: &mut Pace<'_>,
     ) -> Result<Once, PrepareError> {
-        let order = Self::once(order, plugin, instrument);
-        let key = self.key(&order, &plugin.digest);
-        let (uninstrumented, code) = match self.recall(key.as_ref()).await? {
-            Some(recalled) => recalled,
-            None => {
-                let (fallback, code) = match self.shared_once(&order, plugin, pace).await? {
-                    Some(code) => (None, code),
-                    None => self.compile_once(&order, plugin, pace).await?,
-                };
-                let code = self.keep(key, &fallback, code).await?;
-                (fallback, code)
+        let orders = ONCE.map(|tier| Self::once(order, plugin, instrument, tier));
+        for order in &orders {
+            let key = self.key(order, &plugin.digest);
+            if let Some((uninstrumented, code)) = self.recall(key.as_ref()).await? {
+                return Once::new(code, order.once, uninstrumented);
             }
+        }
+        let [fast, thorough] = &orders;
+        match self.make_once(fast, plugin, pace).await {
+            // The other compiler supports more, and its words say what is wrong with the plugin.
+            Err(PrepareError::Refused {
+                stage: Stage::Compile,
+                ..
+            })
+            | Err(PrepareError::Lost { .. }) => self.make_once(thorough, plugin, pace).await,
+            made => made,
+        }
+    }
+
+    /// Has the code made that describes and configures a plugin, and stores it.
+    async fn make_once(
+        &self,
+        order: &Order,
+        plugin: &Plugin<'_>,
+        pace: &mut Pace<'_>,
+    ) -> Result<Once, PrepareError> {
+        let (fallback, code) = match self.shared_once(order, plugin, pace).await? {
+            Some(code) => (None, code),
+            None => self.compile_once(order, plugin, pace).await?,
         };
-        let is_handed_over = code.bytes()? > 0;
-        Ok(Once {
-            code: is_handed_over.then_some(code),
-            uninstrumented,
-        })
+        let key = self.key(order, &plugin.digest);
+        let code = self.keep(key, &fallback, code).await?;
+        Once::new(code, order.once, fallback)
     }
 
     /// Runs a child that compiles a plugin for the child that configures it. Also returns the reason if the code lacks

@@ -216,6 +216,7 @@ impl<C: Code> State<C> {
         let ticket = Ticket(self.tickets);
         let serving = self.same_code(entry);
         let place = self.place(&entry.name);
+        let is_new = !entry.is_shadow() && place.is_none_or(|place| place.code().is_none());
         let is_starting = self.start.is_some();
         let replaceable = self.recalls.contains_key(&entry.name);
         let in_force = place
@@ -252,6 +253,7 @@ impl<C: Code> State<C> {
             config: entry.clone(),
             have,
             serves: serving.is_some(),
+            is_new,
             held_back,
             at_hand: in_force,
             at_start: is_starting.then_some(replaceable),

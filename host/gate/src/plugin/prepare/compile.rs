@@ -4,7 +4,6 @@ use std::io::Write;
 
 use tollgate_admission::chain;
 use tollgate_component::{Separated, separate, slots};
-use tollgate_engine::Tier;
 use wasmtime_wizer::Wizer;
 
 use super::{Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, sizes};
@@ -69,7 +68,7 @@ pub(super) fn compile_once(
 ) -> Result<Outcome, Refusal> {
     let component = component_of(plugin, reporter)?;
     let _ = reporter.stage(Stage::Compile);
-    let workshop = Workshop::open(order, Tier::Once)?;
+    let workshop = Workshop::open(order, order.once)?;
     let link =
         |component: &[u8]| caught(|| workshop.link(component).map_err(|error| chain(&error)));
     let instrumented = instrument.then(|| {

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use tollgate_admission::chain;
 use tollgate_component::trim::trim;
 pub(super) use tollgate_engine::bindings::types;
-use tollgate_engine::{Fault, Guest, Tier};
+use tollgate_engine::{Fault, Guest};
 use wasmparser::Validator;
 use wasmtime::UpdateDeadline;
 use wasmtime_wizer::{WasmtimeWizerComponent, Wizer};
@@ -36,7 +36,7 @@ pub(super) async fn configure(
 ) -> Result<Outcome, Refusal> {
     let component = component_of(plugin, reporter)?;
     let _ = reporter.stage(Stage::Compile);
-    let workshop = Workshop::open(order, Tier::Once)?;
+    let workshop = Workshop::open(order, order.once)?;
     match &order.task {
         Task::Configure {
             settings,

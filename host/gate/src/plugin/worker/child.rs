@@ -38,6 +38,8 @@ const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
 /// A child that has not been started yet.
 pub(super) struct Child<'w> {
     worker: &'w Worker,
+    plugin: String,
+    began: Instant,
     limit: Duration,
     memory_bytes: u64,
 }
@@ -67,6 +69,8 @@ impl<'w> Child<'w> {
     pub(super) fn new(worker: &'w Worker, order: &Order) -> Self {
         Self {
             worker,
+            plugin: order.plugin.clone(),
+            began: Instant::now(),
             limit: Duration::from_secs(order.cpu_seconds),
             memory_bytes: order.memory_bytes,
         }
@@ -135,6 +139,7 @@ impl<'w> Child<'w> {
             error = self.watch(&heard, &mut watched) => return Err(error),
         };
         let stage = heard.stage();
+        self.note("end of the process");
         match ended {
             (Some(result), ..) => result,
             // The soft limit of CPU time sends SIGXCPU. SIGKILL comes from the system when memory is short.
@@ -149,6 +154,12 @@ impl<'w> Child<'w> {
                 stderr,
             }),
         }
+    }
+
+    /// Logs how far the child is.
+    fn note(&self, what: impl std::fmt::Display) {
+        let milliseconds = self.began.elapsed().as_millis();
+        tracing::debug!(plugin = self.plugin, %what, milliseconds, "preparing");
     }
 
     /// Watches the child, and returns once it has taken too long. The child's own statements about time do not count.
@@ -203,7 +214,10 @@ impl<'w> Child<'w> {
             heard.again();
             match line {
                 Line::Confined { missing } => self.worker.heard_of_confinement(&missing),
-                Line::Stage(stage) => heard.at(stage),
+                Line::Stage(stage) => {
+                    self.note(stage);
+                    heard.at(stage);
+                }
                 Line::Refused { stage, reason } => {
                     let reason = one_line(&reason, MAX_REASON);
                     return Ok(Some(Err(PrepareError::Refused { stage, reason })));

@@ -69,12 +69,21 @@ impl Lanes {
     }
 
     pub(super) async fn enter(&self) -> Pace<'_> {
+        let niced = self.enter_niced().await;
+        Pace {
+            floor: self.floor.try_acquire().ok(),
+            ..niced
+        }
+    }
+
+    /// Like [`Self::enter`], with children that are niced from the beginning.
+    pub(super) async fn enter_niced(&self) -> Pace<'_> {
         Pace {
             lanes: self,
             // The semaphore is never closed.
             turn: self.turns.acquire().await.ok(),
             _slow: None,
-            floor: self.floor.try_acquire().ok(),
+            floor: None,
             spent: Duration::ZERO,
         }
     }

@@ -5,7 +5,7 @@
 //! copies bytes to places that the compiling child named, and reads neither the component nor the code.
 
 use tollgate_component::Separated;
-use tollgate_engine::{Code, Tier};
+use tollgate_engine::Code;
 
 use super::child::ChildResult;
 use super::{Order, Pace, Plugin, PrepareError, ProtocolError, Stage, Task, Worker, blocking};
@@ -26,13 +26,7 @@ impl Worker {
         pace: &mut Pace<'_>,
     ) -> Result<Code, PrepareError> {
         let Separated { component, images } = separated;
-        let order = Order {
-            task: Task::Compile {
-                stage,
-                images: images.iter().map(|image| image.len() as u64).collect(),
-            },
-            ..order.clone()
-        };
+        let order = to_compile(order, stage, separated);
         let key = self.key(&order, component);
         // Plugins with the same code wait for the first of them. It has its place already, so it goes on meanwhile.
         let turn = match &key {
@@ -59,6 +53,13 @@ impl Worker {
         self.filled(code, places, images).await
     }
 
+    /// Whether the code of a component is stored, so that no compiler has to run.
+    pub(super) fn has_code(&self, order: &Order, stage: Stage, separated: &Separated) -> bool {
+        let order = to_compile(order, stage, separated);
+        let key = self.key(&order, &separated.component);
+        key.is_some_and(|key| self.store.has(&key))
+    }
+
     /// Like [`Self::shared`], for the code of a whole plugin that runs once. Returns `None` if the plugin is small, or
     /// if it has to be compiled as a whole.
     pub(super) async fn shared_once(
@@ -79,7 +80,7 @@ impl Worker {
         }
         let order = Order {
             task: Task::Separate { instrument },
-            tier: Tier::Once,
+            tier: order.once,
             ..order.clone()
         };
         let child = self.child(&order);
@@ -127,5 +128,17 @@ impl Worker {
             store.fill(&code, contents.map(|(place, image)| (*place, &image[..])))
         };
         Ok(blocking(fill).await??)
+    }
+}
+
+/// The order to compile a component without the contents of its memories.
+fn to_compile(order: &Order, stage: Stage, separated: &Separated) -> Order {
+    let images = separated.images.iter();
+    Order {
+        task: Task::Compile {
+            stage,
+            images: images.map(|image| image.len() as u64).collect(),
+        },
+        ..order.clone()
     }
 }

@@ -36,6 +36,7 @@ fn order() -> Order {
         capabilities: std::collections::BTreeSet::new(),
         max_wasm_stack_bytes: 1 << 19,
         tier: Tier::Serving,
+        once: Tier::Baseline,
         cpu_seconds: 60,
         memory_bytes: 1 << 30,
         code_bytes: 0,
@@ -44,7 +45,9 @@ fn order() -> Order {
 }
 
 async fn refused(worker: &Worker) -> PrepareError {
-    let prepared = worker.prepare(order(), "{}".to_owned(), b"bytes").await;
+    let prepared = worker
+        .prepare(order(), "{}".to_owned(), b"bytes", false)
+        .await;
     prepared.expect_err("this child prepares nothing")
 }
 
@@ -179,7 +182,7 @@ async fn orders(compiled_once: &str) -> (Vec<String>, Vec<String>) {
             plugin: name.to_owned(),
             ..order()
         };
-        worker.prepare(order, settings.to_owned(), b"bytes")
+        worker.prepare(order, settings.to_owned(), b"bytes", false)
     };
     let (first, second) = tokio::join!(prepare("first", "{}"), prepare("second", r#"{"a":1}"#));
     for prepared in [first, second] {
@@ -266,7 +269,7 @@ fn sharing(folder: &Path, places: &str) -> String {
 /// Prepares a plugin whose settings are a text, and returns its code.
 async fn prepared(worker: &Worker, settings: &str) -> Result<Vec<u8>, PrepareError> {
     let prepared = worker
-        .prepare(order(), settings.to_owned(), b"bytes")
+        .prepare(order(), settings.to_owned(), b"bytes", false)
         .await?;
     Ok(std::fs::read(prepared.code.path())?)
 }
@@ -329,4 +332,122 @@ async fn rejects_too_many_images() {
     let error = prepared(&worker_of(folder.path(), &script), "first").await;
     let error = tollgate_admission::chain(&error.unwrap_err());
     assert!(error.contains("more than 1000 images"), "{error}");
+}
+
+/// A child that compiles code which names its tier. The baseline compiler supports the plugin if `baseline` is true.
+fn tiered(folder: &Path, baseline: bool) -> String {
+    let once = match baseline {
+        true => format!("printf '{COMPILED_ONCE}'"),
+        false => r#"case "$order" in
+            *'"once":"baseline"'*) echo '{"refused":{"stage":"compile","reason":"not supported"}}';;
+            *) printf '{"compiled":{"codeBytes":4,"fallback":null}}\ncode';;
+            esac"#
+            .to_owned(),
+    };
+    format!(
+        r#"read -r order; printf '%s\n' "$order" >> '{log}'
+        case "$order" in
+        *'"compileOnce"'*) {once};;
+        *'"configure"'*)
+            echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3]}}}}'
+            printf 'COMPONENTone';;
+        *'"compile"'*)
+            echo '{{"compiled":{{"codeBytes":8,"fallback":null,"places":[0]}}}}'
+            case "$order" in *'"tier":"interim"'*) printf '___quick';; *) printf '___quiet';; esac;;
+        esac"#,
+        log = folder.join("orders").display()
+    )
+}
+
+fn interim_worker(folder: &Path, script: &str) -> Worker {
+    Worker {
+        min_interim_bytes: 9,
+        ..worker_of(folder, script)
+    }
+}
+
+async fn prepared_for_start(worker: &Worker) -> (String, Option<Box<Unfinished>>) {
+    let prepared = worker
+        .prepare(order(), "{}".to_owned(), b"bytes", true)
+        .await
+        .expect("this child prepares everything");
+    let code = std::fs::read_to_string(prepared.code.path()).unwrap();
+    (code, prepared.unfinished)
+}
+
+#[tokio::test]
+async fn interim_code_serves_until_optimised_code_is_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = interim_worker(folder.path(), &tiered(folder.path(), true));
+    let (code, unfinished) = prepared_for_start(&worker).await;
+    assert_eq!(code, "onequick");
+    let code = worker.finish(&unfinished.unwrap()).await.unwrap();
+    assert_eq!(std::fs::read(code.path()).unwrap(), b"onequiet");
+    assert_eq!(compilations(folder.path()), 2);
+    // A restart finds the optimised code.
+    let (code, unfinished) = prepared_for_start(&worker).await;
+    assert_eq!(code, "onequiet");
+    assert!(unfinished.is_none());
+    assert_eq!(compilations(folder.path()), 2);
+}
+
+#[tokio::test]
+async fn plugin_with_other_settings_needs_no_interim_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = interim_worker(folder.path(), &tiered(folder.path(), true));
+    let other = worker
+        .prepare(order(), r#"{"a":1}"#.to_owned(), b"bytes", false)
+        .await;
+    assert!(other.unwrap().unfinished.is_none());
+    let (code, unfinished) = prepared_for_start(&worker).await;
+    assert_eq!(code, "onequiet");
+    assert!(unfinished.is_none());
+    assert_eq!(compilations(folder.path()), 1);
+}
+
+#[tokio::test]
+async fn small_plugins_have_no_interim_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = Worker {
+        min_interim_bytes: 10,
+        ..worker_of(folder.path(), &tiered(folder.path(), true))
+    };
+    let (code, unfinished) = prepared_for_start(&worker).await;
+    assert_eq!(code, "onequiet");
+    assert!(unfinished.is_none());
+}
+
+#[tokio::test]
+async fn optimised_code_serves_if_interim_code_cannot_be_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = tiered(folder.path(), true).replace("printf '___quick'", "exit 1");
+    let worker = interim_worker(folder.path(), &script);
+    let (code, unfinished) = prepared_for_start(&worker).await;
+    assert_eq!(code, "onequiet");
+    assert!(unfinished.is_none());
+}
+
+#[tokio::test]
+async fn other_compiler_takes_what_the_baseline_compiler_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = worker_of(folder.path(), &tiered(folder.path(), false));
+    for settings in ["{}", r#"{"a":1}"#] {
+        let prepared = worker
+            .prepare(order(), settings.to_owned(), b"bytes", false)
+            .await;
+        prepared.expect("the other compiler supports it");
+    }
+    let orders = std::fs::read_to_string(folder.path().join("orders")).unwrap();
+    let tiers = |task: &str| -> Vec<&str> {
+        let orders = orders.lines().filter(|order| order.contains(task));
+        orders
+            .map(|order| match order.contains(r#""once":"baseline""#) {
+                true => "baseline",
+                false => "once",
+            })
+            .collect()
+    };
+    // The second plugin finds the code of the first one, and asks no compiler.
+    assert_eq!(tiers("compileOnce"), ["baseline", "once"]);
+    assert_eq!(tiers(r#""configure":"#), ["once", "once"]);
 }
