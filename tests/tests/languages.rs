@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_tests::binary::{tollgate, workspace};
@@ -18,7 +19,7 @@ use tollgate_tests::cli;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::languages;
 use tollgate_tests::reviews::Review;
-use tollgate_tests::server::Server;
+use tollgate_tests::server::{Server, metric};
 
 /// The tests of this file run one after the other. Each compiles plugins of up to 19 MB on all processors, and beside
 /// another one it exceeds the time limits of a small machine.
@@ -256,6 +257,101 @@ async fn the_same_policy_has_the_same_verdict_in_every_language() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Answers and fuel of a plugin in one kind of code.
+async fn answers(server: &Server, reviews: &[(Endpoint, Value)]) -> Vec<(Value, f64)> {
+    let fuel = async || {
+        let metrics = server.metrics().await;
+        metric(
+            &metrics,
+            "tollgate_plugin_fuel_total",
+            &[("plugin", "policy")],
+        )
+    };
+    let mut answers = Vec::new();
+    for (endpoint, review) in reviews {
+        let path = match endpoint {
+            Endpoint::Mutate => "/mutate/policy",
+            Endpoint::Validate => "/validate/policy",
+        };
+        let before = fuel().await;
+        let mut answer = server.post(path, review).await.json();
+        // The record of the review has an identifier of its own.
+        answer["response"]["auditAnnotations"].take();
+        answers.push((answer, fuel().await - before));
+    }
+    answers
+}
+
+#[tokio::test]
+#[expect(
+    clippy::await_holding_lock,
+    reason = "each test has its own thread and runtime"
+)]
+async fn interim_code_has_the_answers_and_the_fuel_of_optimised_code() {
+    let _alone = alone();
+    let cases = cases("trusted-registries");
+    let mut interim = Vec::new();
+    for Language { name, folder } in built() {
+        let mut configuration = configuration();
+        let mut settings = cases["settings"].as_object().into_iter().flatten();
+        let (_, settings) = settings.next().expect("there are settings");
+        configuration.plugin(
+            "policy",
+            &folder.join("trusted-registries.wasm"),
+            json!({"settings": settings}),
+        );
+        let server = Server::start(configuration);
+        server.assert_all_loaded().await;
+        let code = async || server.plugin_status("policy").await["code"].clone();
+        if code().await != "interim" {
+            assert_eq!(code().await, "optimised", "{name}");
+            continue;
+        }
+        let reviews: Vec<_> = cases["cases"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .flat_map(|case| {
+                let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
+                    "spec": grown(&case["spec"])});
+                let review = Review::create(pod).build();
+                [Endpoint::Mutate, Endpoint::Validate].map(|endpoint| (endpoint, review.clone()))
+            })
+            .collect();
+        let first = answers(&server, &reviews).await;
+        assert_eq!(
+            code().await,
+            "interim",
+            "{name}: no answer of interim code was seen"
+        );
+        assert!(
+            first.iter().any(|(_, fuel)| *fuel > 0.0),
+            "{name}: {first:?}"
+        );
+        let began = Instant::now();
+        while code().await != "optimised" {
+            assert!(
+                began.elapsed() < Duration::from_secs(300),
+                "{name}: never optimised"
+            );
+            // Calls go on while the code is replaced.
+            assert_eq!(answers(&server, &reviews[..1]).await, first[..1], "{name}");
+        }
+        assert_eq!(answers(&server, &reviews).await, first, "{name}");
+        interim.push(name);
+    }
+    let large = ["go", "javascript", "python"];
+    let expected: Vec<_> = built()
+        .into_iter()
+        .map(|language| language.name)
+        .filter(|name| large.contains(&name.as_str()))
+        .collect();
+    assert_eq!(
+        interim, expected,
+        "languages whose plugins had interim code"
+    );
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ fn policy(registry: &Registry, keys: [&Key; 2], more: Value) -> Value {
 
 fn write(folder: &Path, signatures: &Value) -> PathBuf {
     let path = folder.join("tollgate.yaml");
-    let text = json!({"allowEmpty": true, "signatures": signatures}).to_string();
+    let text = json!({"signatures": signatures}).to_string();
     std::fs::write(&path, text).expect("a file can be written");
     path
 }

@@ -160,7 +160,7 @@ impl Access {
     pub(super) fn signatures(&self, signers: &Signers) -> anyhow::Result<Signatures> {
         Ok(match (signers.policy(), &self.config) {
             (Some(policy), _) => policy,
-            (None, Some(path)) => Config::load(path)?.signatures(folder_of(path)),
+            (None, Some(path)) => Config::load_without_plugins(path)?.signatures(folder_of(path)),
             (None, None) => Signatures::default(),
         })
     }
@@ -169,7 +169,7 @@ impl Access {
     pub(super) fn registry(&self, reference: &Reference) -> anyhow::Result<(Registry, u64)> {
         let (mut registries, engine): (Registries, Option<EngineConfig>) = match &self.config {
             Some(path) => {
-                let config = Config::load(path)?;
+                let config = Config::load_without_plugins(path)?;
                 (config.registries, Some(config.engine))
             }
             None => (Registries::default(), None),

@@ -152,6 +152,19 @@ impl Config {
     ///
     /// When the file cannot be read, or the list of all problems in it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::load_with(path, true)
+    }
+
+    /// Like [`Config::load`], for what works with artifacts only: the file need not name plugins.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or the list of all problems in it.
+    pub fn load_without_plugins(path: &Path) -> Result<Self, ConfigError> {
+        Self::load_with(path, false)
+    }
+
+    fn load_with(path: &Path, needs_plugins: bool) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Read {
             what: "configuration file",
             path: path.to_owned(),
@@ -181,7 +194,7 @@ impl Config {
                 format!("the file is not UTF-8 text, from byte {at} on"),
             ))
         })?;
-        resolve(&text, yaml::folder_of(path)).map_err(invalid)
+        resolve(&text, yaml::folder_of(path), needs_plugins).map_err(invalid)
     }
 
     /// Returns the keys of the sections that differ from the running configuration and need a restart.
@@ -240,7 +253,7 @@ impl Config {
     ///
     /// The list of all problems in the text.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
-        resolve(text, folder).map_err(|problems| ConfigError::Invalid {
+        resolve(text, folder, true).map_err(|problems| ConfigError::Invalid {
             origin: "configuration".to_owned(),
             problems,
         })
@@ -261,18 +274,24 @@ impl Config {
     }
 }
 
-fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
+fn resolve(text: &str, folder: &Path, needs_plugins: bool) -> Result<Config, Problems> {
     let problems = problem::Collector::default();
     let document = if yaml::is_blank(text) {
         Some(Value::Object(serde_json::Map::new()))
     } else {
         yaml::read(text, &problems)
     };
-    let config = document.and_then(|document| read_config(&document, folder, &problems));
+    let config =
+        document.and_then(|document| read_config(&document, folder, needs_plugins, &problems));
     problems.finish(config)
 }
 
-fn read_config(document: &Value, folder: &Path, problems: &problem::Collector) -> Option<Config> {
+fn read_config(
+    document: &Value,
+    folder: &Path,
+    needs_plugins: bool,
+    problems: &problem::Collector,
+) -> Option<Config> {
     let mut fields = Node::root(document, problems).object()?;
     let listeners = Listeners::read(&mut fields, folder);
     let tls = Tls::read(&mut fields, folder);
@@ -301,7 +320,7 @@ fn read_config(document: &Value, folder: &Path, problems: &problem::Collector) -
         .and_then(|node| node.boolean())
         .unwrap_or(false);
     // Custom resources can bring the plugins.
-    let allow_empty = allow_empty || cluster.enabled;
+    let allow_empty = allow_empty || cluster.enabled || !needs_plugins;
     let expected = "a list of plugins; write allowEmpty: true to run without any";
     let nodes = if allow_empty {
         fields.optional("plugins")

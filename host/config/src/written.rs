@@ -179,7 +179,7 @@ impl Config {
     /// The list of all problems in the document.
     pub fn of_document(document: &Value, folder: &Path) -> Result<Self, Problems> {
         let problems = Collector::default();
-        let config = super::read_config(document, folder, &problems);
+        let config = super::read_config(document, folder, true, &problems);
         problems.finish(config)
     }
 }

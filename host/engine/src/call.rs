@@ -258,7 +258,9 @@ impl Guest {
                 spent: None,
             }));
         }
-        let (_permits, permitted) = match self.permits(engine, began, deadline).await {
+        let linked = self.linked.load();
+        let slots = linked.runtime.slots.min(engine.calls);
+        let (_permits, permitted) = match self.permits(engine, slots, began, deadline).await {
             Ok(permits) => permits,
             Err(Some(overload)) => return nothing(CallError::Overload(overload)),
             Err(None) => {
@@ -269,7 +271,6 @@ impl Guest {
             }
         };
 
-        let linked = self.linked.load();
         // The store does not outlive this guard, which is dropped after it.
         let _running = linked.runtime.ticker.running_call();
         let meter = Arc::new(Meter::start_at(permitted));
@@ -438,7 +439,7 @@ impl Guest {
         Ok((session.store, instance, configured))
     }
 
-    /// Acquires one of the plugin's permits, then one of the engine's. Returns them with the time at which the call has
+    /// Acquires one of the plugin's permits, then some of the engine's. Returns them with the time at which the call has
     /// both: `began`, unless it had to wait.
     ///
     /// # Errors
@@ -447,14 +448,15 @@ impl Guest {
     async fn permits<'s>(
         &'s self,
         engine: &'s Engine,
+        slots: u32,
         began: Instant,
         deadline: Instant,
     ) -> Result<(Permits<'s>, Instant), Option<Overload>> {
         let mut permitted = began;
-        let plugin = acquire(&self.slots, deadline, &mut permitted)
+        let plugin = acquire(&self.slots, 1, deadline, &mut permitted)
             .await
             .ok_or(None)?;
-        let engine = acquire(&engine.slots, deadline, &mut permitted)
+        let engine = acquire(&engine.slots, slots, deadline, &mut permitted)
             .await
             .ok_or(Some(Overload))?;
         let permits = Permits {
@@ -617,17 +619,18 @@ fn is_the_hosts(error: &wasmtime::Error) -> bool {
         || is_for_want_of_memory(error)
 }
 
-/// Acquires a permit. If none is free, waits for it until the deadline, and sets the time at which it was acquired.
+/// Acquires permits. If they are not free, waits for them until the deadline, and sets the time at which they were acquired.
 async fn acquire<'s>(
     semaphore: &'s Semaphore,
+    number: u32,
     deadline: Instant,
     permitted: &mut Instant,
 ) -> Option<SemaphorePermit<'s>> {
-    match semaphore.try_acquire() {
+    match semaphore.try_acquire_many(number) {
         Ok(permit) => Some(permit),
         Err(TryAcquireError::Closed) => None,
         Err(TryAcquireError::NoPermits) => {
-            let permit = tokio::time::timeout_at(deadline.into(), semaphore.acquire())
+            let permit = tokio::time::timeout_at(deadline.into(), semaphore.acquire_many(number))
                 .await
                 .ok()?
                 .ok()?;

@@ -120,6 +120,12 @@ const WARM_MEMORIES: u32 = 1024;
 const STACK_FACTOR_ONCE: usize = 64;
 /// Most stack of a guest in unoptimised code. It counts as data of the process that loads a plugin.
 const MAX_STACK_BYTES_ONCE: usize = 64 << 20;
+/// Factor by which the guest's stack grows for interim code.
+const STACK_FACTOR_INTERIM: usize = 32;
+/// Most stack of a guest in interim code.
+const MAX_STACK_BYTES_INTERIM: usize = 16 << 20;
+/// Memory that a place is meant to have beside the guest's own stack, for a host function's stack and tables.
+const PLACE_BYTES: usize = 1 << 20;
 /// Factor by which the CPU time of a call may be longer in interim code. Fuel limits the same work.
 const CPU_FACTOR_INTERIM: u32 = 4;
 /// Linear memory that nearly every call stays below.
@@ -180,6 +186,8 @@ pub struct Engine {
     /// The runtime of interim code, while a plugin has such code.
     interim: Arc<Mutex<Weak<Runtime>>>,
     slots: Arc<Semaphore>,
+    /// The number of slots in all.
+    calls: u32,
     shadow_slots: Arc<Semaphore>,
     scan_slots: Arc<Semaphore>,
     /// Memory for the linear memories of all calls; `None` without a limit.
@@ -212,6 +220,9 @@ pub(crate) struct Runtime {
     pub(crate) wasmtime: wasmtime::Engine,
     pub(crate) ticker: ticker::Ticker,
     pub(crate) tier: Tier,
+    /// The number of slots that a call takes. The memory of a slot covers the usual stack, and interim code has a larger
+    /// one.
+    pub(crate) slots: u32,
     linkers: Linkers,
 }
 
@@ -281,6 +292,7 @@ impl Runtime {
             wasmtime,
             ticker,
             tier: settings.tier,
+            slots: slots(settings)?,
             linkers: Linkers::default(),
         })
     }
@@ -312,20 +324,12 @@ impl Runtime {
             .max_unused_warm_slots(memories);
 
         let mut config = Config::new();
-        let stack_bytes = usize::try_from(settings.max_wasm_stack_bytes)?;
-        let (stack_bytes, optimise, registers) = match settings.tier {
-            Tier::Serving | Tier::Portable => (
-                stack_bytes,
-                OptLevel::Speed,
-                RegallocAlgorithm::Backtracking,
-            ),
-            Tier::Interim | Tier::Once | Tier::Baseline => (
-                stack_bytes
-                    .saturating_mul(STACK_FACTOR_ONCE)
-                    .min(MAX_STACK_BYTES_ONCE),
-                OptLevel::None,
-                RegallocAlgorithm::SinglePass,
-            ),
+        let stack_bytes = stack_bytes(settings)?;
+        let (optimise, registers) = match settings.tier {
+            Tier::Serving | Tier::Portable => (OptLevel::Speed, RegallocAlgorithm::Backtracking),
+            Tier::Interim | Tier::Once | Tier::Baseline => {
+                (OptLevel::None, RegallocAlgorithm::SinglePass)
+            }
         };
         config
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
@@ -370,6 +374,28 @@ impl Runtime {
     }
 }
 
+/// The stack of a guest. Unoptimised code keeps its variables there.
+fn stack_bytes(settings: &EngineSettings) -> wasmtime::Result<usize> {
+    let bytes = usize::try_from(settings.max_wasm_stack_bytes)?;
+    Ok(match settings.tier {
+        Tier::Serving | Tier::Portable => bytes,
+        Tier::Interim => bytes
+            .saturating_mul(STACK_FACTOR_INTERIM)
+            .min(MAX_STACK_BYTES_INTERIM)
+            .max(bytes),
+        Tier::Once | Tier::Baseline => bytes
+            .saturating_mul(STACK_FACTOR_ONCE)
+            .min(MAX_STACK_BYTES_ONCE),
+    })
+}
+
+/// The number of slots whose memory a call's stack can fill.
+fn slots(settings: &EngineSettings) -> wasmtime::Result<u32> {
+    let usual = usize::try_from(settings.max_wasm_stack_bytes)? + PLACE_BYTES;
+    let slots = (stack_bytes(settings)? + PLACE_BYTES).div_ceil(usual);
+    Ok(u32::try_from(slots)?)
+}
+
 // === impl Engine ===
 
 impl Engine {
@@ -383,6 +409,7 @@ impl Engine {
             runtime: Arc::new(Runtime::new(settings)?),
             interim: Arc::default(),
             slots: Arc::new(Semaphore::new(calls as usize)),
+            calls,
             shadow_slots: Arc::new(Semaphore::new(SHADOW_CALLS as usize)),
             scan_slots: Arc::new(Semaphore::new(SCAN_CALLS as usize)),
             memory: None,
@@ -501,6 +528,7 @@ impl Engine {
     pub fn for_shadows(&self) -> Self {
         Self {
             slots: self.shadow_slots.clone(),
+            calls: SHADOW_CALLS,
             offload: Offload::new(1),
             patience: SHADOW_PATIENCE,
             rest: SHADOW_REST,
@@ -512,6 +540,7 @@ impl Engine {
     pub fn for_scans(&self) -> Self {
         Self {
             slots: self.scan_slots.clone(),
+            calls: SCAN_CALLS,
             ..self.for_shadows()
         }
     }
@@ -616,6 +645,48 @@ mod tests {
     use wasmtime::{Instance, Module, Store};
 
     use super::*;
+
+    #[test]
+    fn call_of_interim_code_takes_the_slots_that_its_stack_fills() {
+        let slots = |tier, max_wasm_stack_bytes| {
+            let settings = EngineSettings {
+                max_concurrent_calls: 8,
+                max_wasm_stack_bytes,
+                largest: Limits::default(),
+                tier,
+            };
+            slots(&settings).expect("the sizes fit")
+        };
+        assert_eq!(slots(Tier::Serving, 512 << 10), 1);
+        assert_eq!(slots(Tier::Interim, 512 << 10), 12);
+        assert_eq!(slots(Tier::Interim, 64 << 10), 3);
+        assert_eq!(slots(Tier::Interim, 8 << 20), 2);
+    }
+
+    #[tokio::test]
+    async fn interim_code_shares_one_runtime_that_goes_with_it() {
+        let engine = Engine::new(&EngineSettings {
+            max_concurrent_calls: 2,
+            max_wasm_stack_bytes: 64 << 10,
+            largest: Limits::default(),
+            tier: Tier::Serving,
+        });
+        let engine = engine.expect("the engine can be made");
+        let interim = || engine.interim().expect("the engine can be made");
+        let (one, other) = (interim(), interim());
+        assert!(Arc::ptr_eq(&one.runtime, &other.runtime));
+        assert!(Arc::ptr_eq(&one.slots, &engine.slots));
+        assert_eq!((one.tier(), engine.tier()), (Tier::Interim, Tier::Serving));
+        drop((one, other));
+        assert_eq!(
+            engine
+                .interim
+                .lock()
+                .expect("nothing panicked")
+                .strong_count(),
+            0
+        );
+    }
 
     #[tokio::test]
     async fn keeps_memory_warm_for_every_plugin() {

@@ -21,7 +21,7 @@ pub fn config() -> Value {
 /// Runs the reader of the configuration file.
 pub(super) fn trace() -> Trace {
     derive(&[base(), base_of_group()], |document, collector| {
-        let _ = read_config(document, Path::new("/"), collector);
+        let _ = read_config(document, Path::new("/"), true, collector);
     })
 }
 

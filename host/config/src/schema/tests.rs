@@ -16,7 +16,7 @@ fn repository() -> std::path::PathBuf {
 /// Lists the problems that the reader finds.
 fn problems(document: &Value) -> Vec<String> {
     let collector = Collector::default();
-    let config = read_config(document, Path::new("/"), &collector);
+    let config = read_config(document, Path::new("/"), true, &collector);
     match collector.finish(config) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.iter().map(ToString::to_string).collect(),
