@@ -10,6 +10,7 @@
 //! ```
 
 mod arithmetic;
+mod bodies;
 mod inventory;
 mod negation;
 mod numbers;

@@ -9,6 +9,7 @@ use tollgate_sdk::{Pointer, SettingsErrors};
 use tollgate_shape::Shape;
 
 use crate::arithmetic;
+use crate::bodies;
 use crate::inventory::{self, Rewritten};
 use crate::numbers::to_number;
 use crate::reading;
@@ -174,7 +175,7 @@ fn prepared(
     for (line, problem) in syntax::unsupported(&source.text) {
         errors.at(source.place.clone(), format!("line {line}: {problem}"));
     }
-    let mut text = syntax::adapted(&source.text);
+    let mut text = bodies::adapted(&syntax::adapted(&source.text), source.is_v1);
     if is_live {
         let rewritten = Rewritten::of(text, source.is_v1);
         text = rewritten.text;

@@ -1,4 +1,5 @@
 mod arithmetic;
+mod bodies;
 mod inventory;
 mod library;
 mod negation;

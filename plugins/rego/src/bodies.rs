@@ -1,0 +1,52 @@
+//! Gives each body of a rule a head of its own: `f(x) = y {…} {…}` becomes `f(x) = y {…} f(x) = y {…}`.
+//!
+//! regorus forgets the value of a function or a rule in its further bodies. Lines stay as they are, unless a head has several.
+
+use regorus::Engine;
+use regorus::unstable::{Rule, RuleHead};
+
+/// Repeats heads in a text. A text that cannot be parsed stays as it is.
+pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
+    let mut engine = Engine::new();
+    engine.set_rego_v0(!is_v1);
+    if engine
+        .add_policy("text".to_owned(), text.to_owned())
+        .is_err()
+    {
+        return text.to_owned();
+    }
+    let mut heads: Vec<(usize, &str)> = Vec::new();
+    for rule in engine
+        .get_modules()
+        .iter()
+        .flat_map(|module| &module.policy)
+    {
+        let Rule::Spec { head, bodies, .. } = &**rule else {
+            continue;
+        };
+        // Of a set rule, regorus parses no further bodies: `syntax` repeats its head before.
+        let (RuleHead::Compr { span, .. } | RuleHead::Func { span, .. }) = head else {
+            continue;
+        };
+        let Some((first, further)) = bodies.split_first() else {
+            continue;
+        };
+        let place = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
+        let further = further.iter().filter(|body| !body.is_else);
+        // A string at the end of a head has a quote after the place where the head's span ends.
+        if let Some(head) = text.get(place(span.start)..place(first.span.start)) {
+            heads.extend(further.map(|body| (place(body.span.start), head.trim_end())));
+        }
+    }
+    heads.sort_by_key(|(at, _)| *at);
+    let mut out = String::with_capacity(text.len());
+    let mut copied = 0;
+    for (at, head) in heads {
+        out.push_str(text.get(copied..at).unwrap_or_default());
+        out.push_str(head);
+        out.push(' ');
+        copied = at;
+    }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    out
+}
