@@ -2,7 +2,7 @@
 //!
 //! OPA writes `not f(input.x)` as `y := input.x; not f(y)`. Without `x`, the rule does not hold. For regorus, the call
 //! is undefined, so that its negation holds. The equality of two references is an exception: nothing is moved.
-//! Lines stay as they are.
+//! A module that imports `future.keywords` has OPA's keyword `not`, whose operands stay. Lines stay as they are.
 
 use std::ops::Range;
 
@@ -30,6 +30,9 @@ enum Operator {
 
 /// Rewrites all negations of a text.
 pub(crate) fn adapted(text: &str) -> String {
+    if has_keyword(text) {
+        return text.to_owned();
+    }
     let code = Code::new(text);
     let mut out = String::with_capacity(text.len());
     let (mut copied, mut count) = (0, 0);
@@ -58,6 +61,16 @@ pub(crate) fn adapted(text: &str) -> String {
     }
     out.push_str(&text[copied..]);
     out
+}
+
+/// Whether a module imports all keywords, and so `not`.
+fn has_keyword(text: &str) -> bool {
+    text.lines().any(|line| {
+        let mut words = line
+            .split([' ', '\t', '\r', ';', '#'])
+            .filter(|word| !word.is_empty());
+        words.next() == Some("import") && words.next() == Some("future.keywords")
+    })
 }
 
 // === impl Code ===

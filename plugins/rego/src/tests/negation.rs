@@ -69,3 +69,13 @@ fn everything_else_stays() {
         assert_eq!(adapted(rego), rego);
     }
 }
+
+#[test]
+fn operands_stay_with_the_keyword() {
+    for import in ["import future.keywords", "\timport  future.keywords # all"] {
+        let rego = format!("package t\n{import}\na {{ not f(a.b) }}");
+        assert_eq!(adapted(&rego), rego);
+    }
+    let rego = "package t\nimport future.keywords.in\na { not f(a.b) }";
+    assert_ne!(adapted(rego), rego);
+}
