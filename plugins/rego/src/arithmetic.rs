@@ -94,6 +94,11 @@ thread_local! {
     static PLACE: RefCell<Option<Ref<Expr>>> = const { RefCell::new(None) };
 }
 
+/// Does what the first calculation needs, so that it is in the snapshot.
+pub(crate) fn prepare() {
+    with_place(|_| ());
+}
+
 fn with_place<T>(use_it: impl FnOnce(&Expr) -> T) -> Option<T> {
     PLACE.with_borrow_mut(|place| {
         if place.is_none() {

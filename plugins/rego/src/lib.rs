@@ -14,6 +14,7 @@ mod bodies;
 mod inventory;
 mod negation;
 mod numbers;
+mod plan;
 mod program;
 mod reading;
 mod sprintf;

@@ -12,6 +12,7 @@ use crate::arithmetic;
 use crate::bodies;
 use crate::inventory::{self, Rewritten};
 use crate::numbers::to_number;
+use crate::plan::{Functions, Plan, Reason};
 use crate::reading;
 use crate::sprintf::sprintf;
 use crate::syntax;
@@ -19,6 +20,11 @@ use crate::template::{Source, Template};
 
 /// A prepared program. Evaluating changes caches of the engine, and nothing that a later evaluation sees.
 pub(crate) struct Program {
+    /// The compiled rules, or why the engine evaluates them all.
+    pub(crate) plan: Result<Plan, Reason>,
+    /// The document `data` for the plan.
+    data: Value,
+    /// The interpreter.
     engine: RefCell<Engine>,
     /// The path of the rule: `data.NAME.violation`.
     rule: String,
@@ -32,7 +38,7 @@ pub(crate) struct Program {
 const MODULE: &str = "template";
 
 /// A function of this plugin in place of a builtin of regorus.
-type Extension = fn(Vec<Value>) -> Value;
+pub(crate) type Extension = fn(Vec<Value>) -> Value;
 
 /// The builtins that do not answer like OPA's, with the number of their arguments.
 const EXTENSIONS: [(&str, u8, Extension); 2] =
@@ -82,7 +88,7 @@ impl Program {
             Some(inventory) => Value::from(serde_json::json!({ "inventory": inventory })),
             None => Value::new_object(),
         };
-        if let Err(error) = engine.add_data(data) {
+        if let Err(error) = engine.add_data(data.clone()) {
             let message = format!("the inventory collides with the Rego: {error}");
             errors.at(template.module.place.clone(), message);
         }
@@ -90,8 +96,12 @@ impl Program {
             return None;
         }
         let rule = format!("{}.violation", package?);
-        let shape = reading::review(engine.get_modules());
+        let modules = engine.get_modules();
+        let shape = reading::review(modules);
+        let plan = Plan::compile(modules, &functions());
         let program = Self {
+            plan,
+            data,
             engine: RefCell::new(engine),
             rule,
             shape,
@@ -103,6 +113,7 @@ impl Program {
 
     /// Evaluates once, so that everything that the first evaluation prepares is in the snapshot.
     fn prepare(&self, template: &Template, errors: &mut SettingsErrors) {
+        arithmetic::prepare();
         let mut engine = self.engine.borrow_mut();
         engine.set_input(Value::from(serde_json::json!({
             "review": { "object": {} }, "parameters": {},
@@ -134,29 +145,61 @@ impl Program {
         parameters: &Value,
         inventory: Option<&Value>,
     ) -> Result<Vec<Violation>, String> {
-        let mut input = Value::new_object();
-        let members = input.as_object_mut().map_err(|error| error.to_string())?;
+        let input = input(review, parameters, inventory);
+        match self.planned(&input) {
+            Some(result) => violations(&result),
+            None => violations(&self.interpreted(input)?),
+        }
+    }
+
+    /// Evaluates the rule with the plan. None if there is none, or if only the interpreter can decide.
+    pub(crate) fn planned(&self, input: &Value) -> Option<Value> {
+        let plan = self.plan.as_ref().ok()?;
+        plan.evaluate(input, &self.data).ok()
+    }
+
+    /// Evaluates the rule with the interpreter.
+    pub(crate) fn interpreted(&self, input: Value) -> Result<Value, String> {
+        let mut engine = self.engine.borrow_mut();
+        engine.set_input(input);
+        let result = engine.eval_rule(self.rule.clone());
+        result.map_err(|error| summary(&error.to_string()))
+    }
+}
+
+/// The document `input`.
+pub(crate) fn input(review: &Value, parameters: &Value, inventory: Option<&Value>) -> Value {
+    let mut input = Value::new_object();
+    if let Ok(members) = input.as_object_mut() {
         members.insert(Value::from("review"), review.clone());
         members.insert(Value::from("parameters"), parameters.clone());
         if let Some(inventory) = inventory {
             members.insert(Value::from(inventory::MEMBER), inventory.clone());
         }
-        let mut engine = self.engine.borrow_mut();
-        engine.set_input(input);
-        let result = engine
-            .eval_rule(self.rule.clone())
-            .map_err(|error| summary(&error.to_string()))?;
-        let set = match &result {
-            Value::Undefined => return Ok(Vec::new()),
-            result => result
-                .as_set()
-                .map_err(|_| "`violation` is no set of objects".to_owned())?,
-        };
-        set.iter()
-            .map(violation)
-            .filter_map(Result::transpose)
-            .collect()
     }
+    input
+}
+
+/// Reads the value of the rule.
+pub(crate) fn violations(result: &Value) -> Result<Vec<Violation>, String> {
+    let set = match result {
+        Value::Undefined => return Ok(Vec::new()),
+        result => result
+            .as_set()
+            .map_err(|_| "`violation` is no set of objects".to_owned())?,
+    };
+    set.iter()
+        .map(violation)
+        .filter_map(Result::transpose)
+        .collect()
+}
+
+/// The functions of this plugin that a plan calls.
+fn functions() -> Functions {
+    let extensions =
+        EXTENSIONS.map(|(name, arguments, function)| (name, (arguments.into(), function)));
+    let operators = arithmetic::functions().map(|(name, function)| (name, (2, function)));
+    extensions.into_iter().chain(operators).collect()
 }
 
 /// Rewrites a module for regorus. None if its text is refused.

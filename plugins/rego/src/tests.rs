@@ -6,6 +6,7 @@ mod negation;
 mod numbers;
 mod oracle;
 mod parts;
+mod plan;
 mod policy;
 mod reading;
 mod sprintf;

@@ -3,10 +3,10 @@
 //! `answers_of_opa_are_given_here` replays recorded answers. The two ignored tests need OPA: `cargo xtask oracles` builds
 //! it and runs them.
 
-mod cases;
+pub(super) mod cases;
 mod explained;
 pub(super) mod mutation;
-mod opa;
+pub(super) mod opa;
 pub(super) mod random;
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use opa::Opa;
 use random::{Random, fingerprint};
 
 /// The violations, as messages and details, or why the evaluation fails.
-type Answer = Result<Vec<(String, Json)>, String>;
+pub(super) type Answer = Result<Vec<(String, Json)>, String>;
 
 /// The seed of the recorded answers.
 const SEED: u64 = 19;
@@ -31,7 +31,7 @@ const SIZE: usize = 100;
 const RECORDED: &str = "src/tests/oracle/recorded.json";
 
 /// Sorts violations, and writes details in one way.
-fn sorted(mut violations: Vec<(String, Json)>) -> Vec<(String, Json)> {
+pub(super) fn sorted(mut violations: Vec<(String, Json)>) -> Vec<(String, Json)> {
     for (_, details) in &mut violations {
         simplify(details);
         // Gatekeeper gives an empty object where a template has no details.
@@ -64,7 +64,7 @@ fn simplify(value: &mut Json) {
 }
 
 /// Whether both give the same violations, or both give none because the evaluation fails.
-fn is_same(ours: &Answer, theirs: &Answer) -> bool {
+pub(super) fn is_same(ours: &Answer, theirs: &Answer) -> bool {
     match (ours, theirs) {
         (Ok(ours), Ok(theirs)) => ours == theirs,
         (Err(_), Err(_)) => true,
@@ -72,21 +72,21 @@ fn is_same(ours: &Answer, theirs: &Answer) -> bool {
     }
 }
 
-fn shown(answer: &Answer) -> String {
+pub(super) fn shown(answer: &Answer) -> String {
     match answer {
         Ok(violations) => json!(violations).to_string(),
         Err(error) => format!("error: {error}"),
     }
 }
 
-fn all() -> Vec<Subject> {
+pub(super) fn all() -> Vec<Subject> {
     let mut all = library().map_or_else(Vec::new, |folder| subjects(&folder));
     all.extend(subjects(&own()));
     all
 }
 
 /// The recorded answers of one template, by the fingerprints of the reviews.
-fn recorded_inputs(subject: &Subject, mut visit: impl FnMut(&cases::Batch)) {
+pub(super) fn recorded_inputs(subject: &Subject, mut visit: impl FnMut(&cases::Batch)) {
     let mut random = Random::new(SEED, &subject.name);
     for number in 0..subject.cases() {
         visit(&subject.batch(number, RECORDED_SIZE, &mut random));

@@ -15,13 +15,13 @@ const SEED: u64 = 23;
 
 /// Policies, separated by `===`, and their modules by `---`. The first module is that of the template, without its header.
 /// Under the comment `whole`, the analysis leaves nothing out.
-const POLICIES: &str = include_str!("whole/policies.rego");
-const HEADER: &str = "package t\nimport future.keywords\n";
+pub(super) const POLICIES: &str = include_str!("whole/policies.rego");
+const HEADER: &str = "package t\nimport future.keywords.every\nimport future.keywords.contains\nimport future.keywords.if\n";
 const WHOLE: &str = "# whole\n";
 
 type Answer = Result<Vec<(String, String)>, String>;
 
-fn source(text: &str, index: usize) -> Source {
+pub(super) fn source(text: &str, index: usize) -> Source {
     Source {
         place: template::place().child(index),
         text: match index {
@@ -32,7 +32,7 @@ fn source(text: &str, index: usize) -> Source {
     }
 }
 
-fn compiled(policy: &str) -> Program {
+pub(super) fn compiled(policy: &str) -> Program {
     let mut sources = policy.split("\n---\n").enumerate();
     let mut next = || sources.next().map(|(index, text)| source(text, index));
     let template = Template {
@@ -54,7 +54,7 @@ fn answer(program: &Program, review: &regorus::Value) -> Answer {
     Ok(violations.collect())
 }
 
-fn reviews() -> Vec<Json> {
+pub(super) fn reviews() -> Vec<Json> {
     let pod = json!({
         "metadata": { "name": "web", "namespace": "shop", "labels": { "owner": "blue", "web": "x", "app": { "x": true } } },
         "spec": {

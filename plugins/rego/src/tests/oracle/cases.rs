@@ -15,9 +15,9 @@ use crate::tests::library::{one, suites, yaml};
 use crate::tests::parts;
 
 /// A template with the cases of its suite.
-pub(super) struct Subject {
+pub(in crate::tests) struct Subject {
     /// The folder of the suite, below the folder of all suites.
-    pub(super) name: String,
+    pub(in crate::tests) name: String,
     template: Template,
     cases: Vec<Case>,
     pool: Pool,
@@ -30,21 +30,21 @@ struct Case {
 }
 
 /// A loaded template with reviews for it.
-pub(super) struct Batch {
-    program: Program,
+pub(in crate::tests) struct Batch {
+    pub(in crate::tests) program: Program,
     /// The line that loads the template into OPA.
-    pub(super) load: String,
-    pub(super) inputs: Vec<Input>,
+    pub(in crate::tests) load: String,
+    pub(in crate::tests) inputs: Vec<Input>,
 }
 
 /// A review with the parameters of a constraint.
-pub(super) struct Input {
-    pub(super) review: Json,
-    pub(super) parameters: Json,
+pub(in crate::tests) struct Input {
+    pub(in crate::tests) review: Json,
+    pub(in crate::tests) parameters: Json,
 }
 
 /// Reads the templates with Rego of all suites below a folder.
-pub(super) fn subjects(folder: &Path) -> Vec<Subject> {
+pub(in crate::tests) fn subjects(folder: &Path) -> Vec<Subject> {
     let files = suites(folder);
     files
         .iter()
@@ -90,12 +90,12 @@ impl Subject {
     }
 
     /// Returns the number of cases.
-    pub(super) const fn cases(&self) -> usize {
+    pub(in crate::tests) const fn cases(&self) -> usize {
         self.cases.len()
     }
 
     /// Makes reviews from a case. The first one of each case is the case itself.
-    pub(super) fn batch(&self, number: usize, size: usize, random: &mut Random) -> Batch {
+    pub(in crate::tests) fn batch(&self, number: usize, size: usize, random: &mut Random) -> Batch {
         let case = &self.cases[number % self.cases.len()];
         let is_first = number < self.cases.len();
         let mut objects = case.inventory.clone();
@@ -224,7 +224,7 @@ fn review(document: Json) -> Json {
 
 impl Batch {
     /// Evaluates a review with regorus, as the plugin does: with the parts that the Rego reads.
-    pub(super) fn evaluate(&self, input: &Input) -> super::Answer {
+    pub(in crate::tests) fn evaluate(&self, input: &Input) -> super::Answer {
         let review = parts::read(&input.review, &self.program.shape);
         let parameters = regorus::Value::from(input.parameters.clone());
         let violations = self.program.violations(&review, &parameters, None)?;
@@ -239,7 +239,7 @@ impl Batch {
 
 impl Input {
     /// Returns the line that asks OPA.
-    pub(super) fn line(&self) -> String {
+    pub(in crate::tests) fn line(&self) -> String {
         json!({ "review": self.review, "parameters": self.parameters }).to_string()
     }
 }

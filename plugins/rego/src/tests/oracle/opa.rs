@@ -5,11 +5,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value as Json;
 
-use super::cases::Batch;
+use super::cases::{Batch, Input};
 use super::{Answer, sorted};
 
 /// A running program. It ends when its input is closed.
-pub(super) struct Opa {
+pub(in crate::tests) struct Opa {
     child: Child,
     input: Option<BufWriter<ChildStdin>>,
     output: BufReader<ChildStdout>,
@@ -19,7 +19,7 @@ pub(super) struct Opa {
 
 impl Opa {
     /// Starts the program in `TOLLGATE_OPA`, which `cargo xtask oracles` builds and sets.
-    pub(super) fn start() -> Self {
+    pub(in crate::tests) fn start() -> Self {
         let program = std::env::var_os("TOLLGATE_OPA").expect(
             "TOLLGATE_OPA names the program in tests/opa; run `cargo xtask oracles --only opa`",
         );
@@ -36,9 +36,21 @@ impl Opa {
     }
 
     /// Loads a template and evaluates its reviews. Returns the version of OPA, too.
-    pub(super) fn evaluate(&mut self, batch: &Batch) -> (String, Vec<Answer>) {
-        let mut lines = format!("{}\n", batch.load);
-        for one in &batch.inputs {
+    pub(in crate::tests) fn evaluate(&mut self, batch: &Batch) -> (String, Vec<Answer>) {
+        let (version, answers) = self.ask(&batch.load, &batch.inputs);
+        let version =
+            version.unwrap_or_else(|| panic!("OPA does not load the template: {}", batch.load));
+        (version, answers)
+    }
+
+    /// Loads the template of a line and evaluates reviews. The version is None if OPA rejects the template.
+    pub(in crate::tests) fn ask(
+        &mut self,
+        load: &str,
+        inputs: &[Input],
+    ) -> (Option<String>, Vec<Answer>) {
+        let mut lines = format!("{load}\n");
+        for one in inputs {
             lines.push_str(&one.line());
             lines.push('\n');
         }
@@ -51,11 +63,9 @@ impl Opa {
                 input.flush().unwrap();
             });
             let loaded = read(output);
-            let version = loaded["opa"].as_str();
-            let version =
-                version.unwrap_or_else(|| panic!("OPA does not load the template: {loaded}"));
-            let answers = batch.inputs.iter().map(|_| answer(&read(output)));
-            (version.to_owned(), answers.collect())
+            let version = loaded["opa"].as_str().map(str::to_owned);
+            let answers = inputs.iter().map(|_| answer(&read(output)));
+            (version, answers.collect())
         })
     }
 }
