@@ -94,9 +94,10 @@ thread_local! {
     static PLACE: RefCell<Option<Ref<Expr>>> = const { RefCell::new(None) };
 }
 
-/// Does what the first calculation needs, so that it is in the snapshot.
-pub(crate) fn prepare() {
-    with_place(|_| ());
+/// An expression for errors that nobody reads. The first call makes it, so that it is in the snapshot.
+pub(crate) fn place() -> Option<Ref<Expr>> {
+    with_place(|_| ())?;
+    PLACE.with_borrow(Clone::clone)
 }
 
 fn with_place<T>(use_it: impl FnOnce(&Expr) -> T) -> Option<T> {

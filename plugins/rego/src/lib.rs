@@ -119,16 +119,21 @@ impl Policy for Gatekeeper {
             errors.at(problem.pointer.as_str(), problem.message);
         }
         match program {
-            Some(program) => errors.or(Self {
-                needs: Needs::new(
-                    constraints.iter().map(|prepared| &prepared.constraint),
-                    &program.shape,
-                ),
-                program,
-                constraints,
-                namespaces,
-                live,
-            }),
+            Some(program) => {
+                for prepared in &constraints {
+                    program.prepare_parameters(&prepared.parameters);
+                }
+                errors.or(Self {
+                    needs: Needs::new(
+                        constraints.iter().map(|prepared| &prepared.constraint),
+                        &program.shape,
+                    ),
+                    program,
+                    constraints,
+                    namespaces,
+                    live,
+                })
+            }
             None => Err(errors),
         }
     }

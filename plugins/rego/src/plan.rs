@@ -15,7 +15,7 @@ mod run;
 mod walk;
 
 use regorus::Value;
-use regorus::unstable::{BoolOp, BuiltinFcn, Expr, Ref, Span};
+use regorus::unstable::{BUILTINS, BoolOp, BuiltinFcn, Expr, Ref, Span};
 
 use crate::program::Extension;
 pub(crate) use build::Functions;
@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     rules: Vec<Rule>,
     /// The index of the rule `violation`.
     main: usize,
+    /// Whether there are patterns that are no constants.
+    has_patterns: bool,
 }
 
 /// The evaluation met a case that only the interpreter decides, such as two results of one function.
@@ -140,4 +142,46 @@ enum Collection {
     Array,
     Set,
     Object,
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Compiles the patterns among the parameters of a constraint, so that they are in the snapshot.
+    pub(crate) fn prepare(&self, parameters: &Value) {
+        if self.has_patterns {
+            let mut texts = Vec::new();
+            strings(parameters, &mut texts);
+            let texts = texts.iter().filter(|text| text.len() <= LONGEST_PATTERN);
+            texts.take(MOST_PATTERNS).for_each(|text| prepare(text));
+        }
+    }
+}
+
+/// The most parameters that are compiled as patterns, and the longest one in bytes. Each takes memory in the snapshot.
+const MOST_PATTERNS: usize = 8;
+const LONGEST_PATTERN: usize = 256;
+
+/// Compiles a pattern for regorus' cache. What is no pattern changes nothing.
+fn prepare(pattern: &str) {
+    if let Some((matches, _)) = BUILTINS.get("regex.match")
+        && let Some(place) = crate::arithmetic::place()
+    {
+        let arguments = [Value::from(pattern), Value::from("")];
+        let _ = matches(
+            place.span(),
+            &[place.clone(), place.clone()],
+            &arguments,
+            false,
+        );
+    }
+}
+
+fn strings(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::String(text) => into.push(text.to_string()),
+        Value::Array(elements) => elements.iter().for_each(|one| strings(one, into)),
+        Value::Object(members) => members.values().for_each(|one| strings(one, into)),
+        _ => {}
+    }
 }

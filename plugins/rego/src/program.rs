@@ -44,6 +44,12 @@ pub(crate) type Extension = fn(Vec<Value>) -> Value;
 const EXTENSIONS: [(&str, u8, Extension); 2] =
     [("sprintf", 2, sprintf), ("to_number", 1, to_number)];
 
+/// How many compiled patterns are kept. Those of a review are dropped with its instance.
+const PATTERNS: regorus::cache::Config = regorus::cache::Config {
+    regex: 32,
+    glob: 32,
+};
+
 // === impl Program ===
 
 impl Program {
@@ -54,6 +60,7 @@ impl Program {
         errors: &mut SettingsErrors,
     ) -> Option<Self> {
         let before = errors.iter().count();
+        regorus::cache::configure(PATTERNS);
         let mut engine = Engine::new();
         // A builtin that fails is undefined, as in OPA.
         engine.set_strict_builtin_errors(false);
@@ -113,7 +120,7 @@ impl Program {
 
     /// Evaluates once, so that everything that the first evaluation prepares is in the snapshot.
     fn prepare(&self, template: &Template, errors: &mut SettingsErrors) {
-        arithmetic::prepare();
+        let _ = arithmetic::place();
         let mut engine = self.engine.borrow_mut();
         engine.set_input(Value::from(serde_json::json!({
             "review": { "object": {} }, "parameters": {},
@@ -131,6 +138,13 @@ impl Program {
         } else if !is_about_values(&error) {
             let (place, message) = located(template, &error);
             errors.at(place, message);
+        }
+    }
+
+    /// Does once what a review with the parameters of a constraint would do.
+    pub(crate) fn prepare_parameters(&self, parameters: &Value) {
+        if let Ok(plan) = &self.plan {
+            plan.prepare(parameters);
         }
     }
 

@@ -30,6 +30,8 @@ struct Builder<'m> {
     indexes: BTreeMap<Vec<String>, usize>,
     /// The number of statements so far.
     statements: usize,
+    /// Whether there are patterns that are no constants.
+    has_patterns: bool,
 }
 
 /// A name that is no variable.
@@ -63,12 +65,14 @@ impl Plan {
             rules: Vec::new(),
             indexes: BTreeMap::new(),
             statements: 0,
+            has_patterns: false,
         };
         let main = builder.rule(&path)?;
         let rules: Option<Vec<Rule>> = builder.rules.into_iter().collect();
         Ok(Self {
             rules: rules.ok_or("a rule that is not finished")?,
             main,
+            has_patterns: builder.has_patterns,
         })
     }
 }

@@ -4,20 +4,22 @@ use regorus::Value;
 use regorus::unstable::{BUILTINS, BuiltinFcn, Expr, Query, Ref, RuleHead, must_cache};
 
 use super::super::names::{self, Base, Key};
-use super::super::walk;
 use super::super::{Builtin, Collection, Comprehension, Each, Kind, Reason, Step, Term};
+use super::super::{prepare, walk};
 use super::{Frame, Meaning, NO_VALUE, literal, parameters};
 use crate::program::Extension;
 
 /// The builtins that a plan leaves to the interpreter.
 const OTHER_BUILTINS: [&str; 2] = ["print", "trace"];
+/// What the names of builtins begin with whose first argument is a pattern.
+const PATTERNS: [&str; 2] = ["regex.", "glob."];
 
 /// What a call names, with the number of parameters.
 pub(super) enum Called {
     Rule(Vec<String>, usize),
     Own(Extension, usize),
     Walk,
-    Builtin(BuiltinFcn),
+    Builtin(BuiltinFcn, String),
 }
 
 // === impl Called ===
@@ -27,7 +29,7 @@ impl Called {
         match self {
             Self::Rule(_, arity) | Self::Own(_, arity) => *arity,
             Self::Walk => 1,
-            Self::Builtin((_, arity)) => usize::from(*arity),
+            Self::Builtin((_, arity), _) => usize::from(*arity),
         }
     }
 }
@@ -277,12 +279,20 @@ impl<'m> Frame<'_, 'm> {
                 }));
                 Term::Local(value)
             }
-            Called::Builtin(function) => Term::Builtin(Box::new(Builtin {
-                function,
-                arguments,
-                span: expression.span().clone(),
-                expressions: params.to_vec(),
-            })),
+            Called::Builtin(function, name) => {
+                let is_pattern = PATTERNS.iter().any(|prefix| name.starts_with(prefix));
+                let builtin = Builtin {
+                    function,
+                    arguments,
+                    span: expression.span().clone(),
+                    expressions: params.to_vec(),
+                };
+                match &builtin.arguments[..] {
+                    [Term::Literal(Value::String(pattern)), ..] if is_pattern => prepare(pattern),
+                    _ => self.builder.has_patterns |= is_pattern,
+                }
+                Term::Builtin(Box::new(builtin))
+            }
         })
     }
 
@@ -308,7 +318,7 @@ impl<'m> Frame<'_, 'm> {
             _ if OTHER_BUILTINS.contains(&name.as_str()) || must_cache(&name).is_some() => {
                 Err("a builtin that the interpreter has to call")
             }
-            Some(&function) => Ok(Called::Builtin(function)),
+            Some(&function) => Ok(Called::Builtin(function, name)),
             None => Err("an unknown function"),
         }
     }
