@@ -162,7 +162,7 @@ impl Plan {
 const MOST_PATTERNS: usize = 8;
 const LONGEST_PATTERN: usize = 256;
 
-/// Compiles a pattern for regorus' cache. What is no pattern changes nothing.
+/// Compiles a pattern for regorus' cache. A text that is no pattern changes nothing.
 fn prepare(pattern: &str) {
     if let Some((matches, _)) = BUILTINS.get("regex.match")
         && let Some(place) = crate::arithmetic::place()

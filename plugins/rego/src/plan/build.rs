@@ -1,4 +1,4 @@
-//! Compiles modules to a plan. Names become indexes, and what loops becomes a step of its own.
+//! Compiles modules to a plan. Names become indexes, and loops become steps.
 
 mod statements;
 mod terms;

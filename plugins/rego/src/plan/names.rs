@@ -27,7 +27,7 @@ pub(super) struct Named<'m> {
     pub(super) default: Option<(&'m Ref<Expr>, usize)>,
 }
 
-/// What a reference begins with.
+/// The beginning of a reference.
 pub(super) enum Base<'m> {
     Variable(String),
     Expression(&'m Ref<Expr>),

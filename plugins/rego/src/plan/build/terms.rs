@@ -1,4 +1,4 @@
-//! Compiles expressions. What loops in them becomes a step before the expression.
+//! Compiles expressions. A loop in an expression becomes a step before it.
 
 use regorus::Value;
 use regorus::unstable::{BUILTINS, BuiltinFcn, Expr, Query, Ref, RuleHead, must_cache};
@@ -11,10 +11,10 @@ use crate::program::Extension;
 
 /// The builtins that a plan leaves to the interpreter.
 const OTHER_BUILTINS: [&str; 2] = ["print", "trace"];
-/// What the names of builtins begin with whose first argument is a pattern.
+/// Prefixes of builtins whose first argument is a pattern.
 const PATTERNS: [&str; 2] = ["regex.", "glob."];
 
-/// What a call names, with the number of parameters.
+/// The function that a call names, with the number of its parameters.
 pub(super) enum Called {
     Rule(Vec<String>, usize),
     Own(Extension, usize),
