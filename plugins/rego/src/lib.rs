@@ -26,6 +26,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+use std::mem::ManuallyDrop;
+
 use regorus::Value as Rego;
 use serde_json::{Map, Value as Json};
 use tollgate_gatekeeper::{
@@ -148,11 +150,14 @@ impl Validate for Gatekeeper {
             return Ok(());
         }
         let namespace = self.needs.namespace.then(|| self.namespace(review));
+        // The instance ends with the review, and its memory with it.
         let input = self.needs.input(review, &subjects, namespace.flatten());
+        let input = ManuallyDrop::new(input);
         let inventory = match self.live.is_empty() || matching.is_empty() {
             true => None,
             false => Some(inventory::read(&self.live, review, &subjects)),
         };
+        let inventory = ManuallyDrop::new(inventory);
         for Prepared {
             constraint,
             parameters,
