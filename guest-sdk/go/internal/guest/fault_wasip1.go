@@ -3,6 +3,7 @@ package guest
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"unsafe"
 
@@ -71,12 +72,21 @@ func author(panicked bool) (string, uint32) {
 		case frame.Function == "runtime.gopanic" || frame.Function == "runtime.sigpanic":
 			found = true
 		case found && !strings.HasPrefix(frame.Function, "runtime.") && !isSDK(frame.Function):
-			return frame.File, uint32(frame.Line)
+			return inModule(frame.File), uint32(frame.Line)
 		}
 		if !more {
 			return "", 0
 		}
 	}
+}
+
+// inModule returns the path of a file from the folder of the author's module, so that editors find
+// the file. A build with -trimpath puts the module's path in front. Files of other modules stay.
+func inModule(file string) string {
+	if build, ok := debug.ReadBuildInfo(); ok {
+		return strings.TrimPrefix(file, build.Main.Path+"/")
+	}
+	return file
 }
 
 func isSDK(function string) bool {
