@@ -48,10 +48,16 @@ typedef struct {
      }))
 /* Refuses a call whose pointer is known to be malformed while it is compiled. */
 #define TOLLGATE_CHECKS(pointer)                                                                                       \
-    __attribute__((diagnose_if((pointer).length > 0 && (pointer).at[0] != '/', "a JSON Pointer begins with a slash", "error")))
+    __attribute__((diagnose_if((pointer).length > 0 && (pointer).at[0] != '/', "a JSON Pointer begins with a slash", "error"))) \
+    TOLLGATE_COUNTED(pointer)
+/* Refuses a call with a literal whose length was counted by hand, and wrong. */
+#define TOLLGATE_COUNTED(text)                                                                                         \
+    __attribute__((diagnose_if(__builtin_strlen((text).at) != (text).length,                                           \
+                               "the length is not that of the literal; write TOLLGATE_TEXT", "error")))
 #else
 #define TOLLGATE_BEGINS_WITH_SLASH(literal) 0
 #define TOLLGATE_CHECKS(pointer)
+#define TOLLGATE_COUNTED(text)
 #endif
 
 /* A text that may be absent. */
@@ -70,10 +76,12 @@ typedef struct {
 
 /* ---- Texts ---- */
 
-bool tollgate_equal(tollgate_text one, tollgate_text other);
+bool tollgate_equal(tollgate_text one, tollgate_text other)
+    TOLLGATE_COUNTED(one) TOLLGATE_COUNTED(other);
 /* Whether a text is a literal: `TOLLGATE_IS(type, "LoadBalancer")`. */
 #define TOLLGATE_IS(text, literal) tollgate_equal((text), TOLLGATE_TEXT(literal))
-bool tollgate_begins_with(tollgate_text text, tollgate_text beginning);
+bool tollgate_begins_with(tollgate_text text, tollgate_text beginning)
+    TOLLGATE_COUNTED(text) TOLLGATE_COUNTED(beginning);
 /* The place of a character, or the length if there is none. */
 size_t tollgate_find(tollgate_text text, char character);
 /* Returns the part from one place to before another. */
@@ -86,7 +94,8 @@ tollgate_text tollgate_of_integer(int64_t integer);
 /* The pointer one level below another. `token` is a member's name, which the function escapes. */
 tollgate_text tollgate_child(tollgate_text pointer, tollgate_text token);
 /* The text as a JSON string with its quotes. */
-tollgate_text tollgate_quoted(tollgate_text text);
+tollgate_text tollgate_quoted(tollgate_text text)
+    TOLLGATE_COUNTED(text);
 /* Returns zeroed memory, aligned to eight bytes. The memory is never freed. */
 void *tollgate_allocate(size_t size);
 
@@ -182,13 +191,16 @@ bool tollgate_keys_at(const char *file, uint32_t line, tollgate_part part, tollg
 tollgate_nodes tollgate_select_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pattern)
     TOLLGATE_CHECKS(pattern);
 /* Shows a warning to the user who made the request. */
-void tollgate_warn(tollgate_text message);
+void tollgate_warn(tollgate_text message)
+    TOLLGATE_COUNTED(message);
 /* Adds an annotation to kube-apiserver's audit log. */
-void tollgate_annotate(tollgate_text key, tollgate_text value);
+void tollgate_annotate(tollgate_text key, tollgate_text value)
+    TOLLGATE_COUNTED(key) TOLLGATE_COUNTED(value);
 
 typedef enum { TOLLGATE_ERROR, TOLLGATE_WARN, TOLLGATE_INFO, TOLLGATE_DEBUG, TOLLGATE_TRACE } tollgate_level;
 /* Writes to the host's log. Leave out the object's values, because they may be secret. */
-void tollgate_log(tollgate_level level, tollgate_text message);
+void tollgate_log(tollgate_level level, tollgate_text message)
+    TOLLGATE_COUNTED(message);
 
 /* Ends the call as a fault of the plugin. The operator reads the text and the place. */
 #define TOLLGATE_ABORT(text) tollgate_abort((text), TOLLGATE_TEXT(__FILE__), __LINE__)
@@ -390,9 +402,11 @@ typedef struct tollgate_denial tollgate_denial;
 extern const tollgate_denial *const TOLLGATE_ALLOW;
 
 /* A denial with HTTP status 403 and no causes. */
-tollgate_denial *tollgate_deny(tollgate_text message);
+tollgate_denial *tollgate_deny(tollgate_text message)
+    TOLLGATE_COUNTED(message);
 /* Adds a cause for a field. An empty pointer means no field. */
-void tollgate_blame(tollgate_denial *denial, tollgate_text field, tollgate_text message);
+void tollgate_blame(tollgate_denial *denial, tollgate_text field, tollgate_text message)
+    TOLLGATE_COUNTED(field) TOLLGATE_COUNTED(message);
 /* Sets the HTTP status, 400 to 499. */
 void tollgate_deny_with_code(tollgate_denial *denial, uint16_t code);
 /* Returns the denial if it has causes, and TOLLGATE_ALLOW otherwise. */
@@ -431,7 +445,8 @@ tollgate_mutation *tollgate_mutation_deny(const tollgate_denial *denial);
 
 typedef struct tollgate_settings_errors tollgate_settings_errors;
 /* Reports an error in a setting. The message says what a correct value would be. */
-void tollgate_settings_error(tollgate_settings_errors *errors, tollgate_text pointer, tollgate_text message);
+void tollgate_settings_error(tollgate_settings_errors *errors, tollgate_text pointer, tollgate_text message)
+    TOLLGATE_COUNTED(pointer) TOLLGATE_COUNTED(message);
 
 /* A cursor in valid JSON text. */
 typedef struct {

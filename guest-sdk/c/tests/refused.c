@@ -20,6 +20,12 @@ tollgate_text refused(void) {
 #elif CASE == 6 /* expected */
     tollgate_texts list = TOLLGATE_LITERALS({"LoadBalancer", 13});
     return list.at[0];
+#elif CASE == 7 /* the length is not that of the literal */
+    return tollgate_equal(variable, (tollgate_text){"LoadBalancer", 13}) ? variable : TOLLGATE_TEXT("");
+#elif CASE == 8 /* the length is not that of the literal */
+    tollgate_deny((tollgate_text){"too many replicas", 16});
+#elif CASE == 9 /* the length is not that of the literal */
+    tollgate_get(TOLLGATE_OBJECT, (tollgate_text){"/spec/replicas", 13}, &value);
 #endif
     return TOLLGATE_TEXT("this compiles");
 }
