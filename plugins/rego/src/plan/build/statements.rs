@@ -28,8 +28,11 @@ impl<'b, 'm> Frame<'b, 'm> {
         self.scopes.last_mut().ok_or("no scope")
     }
 
-    /// Declares a variable with a value in the innermost query.
+    /// Declares a variable with a value in the innermost query. `_` is a new variable wherever it stands.
     pub(super) fn declare(&mut self, name: &str, slot: usize) -> Result<(), Reason> {
+        if name == "_" {
+            return Ok(());
+        }
         let variable = Variable {
             slot,
             is_bound: true,

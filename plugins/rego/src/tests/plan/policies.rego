@@ -475,3 +475,7 @@ violation[{"msg": m}] { m := f(input.review.object.spec.first) }
 # rejected by OPA
 # no plan
 violation[{"msg": "a"}] { some x; not walk(input.review.object.spec, [x, _]) }
+===
+violation[{"msg": "a"}] { every _ in input.review.object.spec.containers { input.review.object.spec.args[_] == "y" } }
+===
+violation[{"msg": "a"}] { every _, c in input.review.object.spec.containers { input.review.object.spec.volumes[_].name == c.name } }
