@@ -46,6 +46,10 @@ pub(super) struct Scope {
     pub(super) variables: BTreeMap<String, Variable>,
     /// The names in the query, without those of comprehensions in it.
     pub(super) names: BTreeSet<String>,
+    /// The names that the query declares, with the index of the statement.
+    pub(super) declared: BTreeMap<String, usize>,
+    /// The index of the statement that is being compiled.
+    pub(super) statement: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -152,6 +156,17 @@ impl<'m> Names<'m> {
     }
 }
 
+// === impl Scope ===
+
+impl Scope {
+    /// Whether the query declares a name only in the statement that is being compiled, or in a later one. A query inside of
+    /// this statement then has a variable of its own with that name.
+    pub(super) fn declares_later(&self, name: &str) -> bool {
+        let index = self.declared.get(name);
+        index.is_some_and(|index| *index >= self.statement)
+    }
+}
+
 /// The components of a reference without computed keys.
 pub(super) fn path(expression: &Expr) -> Option<Vec<String>> {
     match expression {
@@ -230,11 +245,12 @@ pub(super) fn of_statement(statement: &Literal, into: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether a query uses a variable before the statement that declares it. OPA rejects that.
-pub(super) fn has_late_declaration(query: &Query) -> bool {
-    let mut before = BTreeSet::new();
-    query.stmts.iter().any(|statement| {
-        let mut declared = BTreeSet::new();
+/// Returns the variables that a query declares, with the index of the statement. None if the query uses one before, which
+/// OPA rejects.
+pub(super) fn declared(query: &Query) -> Option<BTreeMap<String, usize>> {
+    let (mut before, mut all) = (BTreeSet::new(), BTreeMap::new());
+    for (index, statement) in query.stmts.iter().enumerate() {
+        let mut names = BTreeSet::new();
         match &statement.literal {
             Literal::Expr { expr, .. } => {
                 if let Expr::AssignExpr {
@@ -243,22 +259,24 @@ pub(super) fn has_late_declaration(query: &Query) -> bool {
                     ..
                 } = &**expr
                 {
-                    of_expression(lhs, &mut declared);
+                    of_expression(lhs, &mut names);
                 }
             }
             Literal::SomeIn { key, value, .. } => {
                 let parts = key.iter().chain([value]);
-                parts.for_each(|part| of_expression(part, &mut declared));
+                parts.for_each(|part| of_expression(part, &mut names));
             }
-            Literal::SomeVars { .. } => of_statement(&statement.literal, &mut declared),
+            Literal::SomeVars { .. } => of_statement(&statement.literal, &mut names),
             Literal::NotExpr { .. } | Literal::Every { .. } => {}
         }
-        let is_late = declared
-            .iter()
-            .any(|name| name != "_" && before.contains(name));
+        names.remove("_");
+        if !names.is_disjoint(&before) {
+            return None;
+        }
+        all.extend(names.into_iter().map(|name| (name, index)));
         of_statement(&statement.literal, &mut before);
-        is_late
-    })
+    }
+    Some(all)
 }
 
 pub(super) fn of_expression(expression: &Expr, into: &mut BTreeSet<String>) {

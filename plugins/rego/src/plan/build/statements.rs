@@ -52,18 +52,28 @@ impl<'b, 'm> Frame<'b, 'm> {
         })
     }
 
+    /// Returns the meaning of a name without a variable so far. As in OPA, an import goes before a rule, and both before
+    /// `input` and `data`. A name that a query declares is a variable in the whole query: None.
     pub(super) fn meaning(&self, name: &str) -> Option<Meaning<'m>> {
-        match name {
-            "input" => return Some(Meaning::Input),
-            "data" => return Some(Meaning::Data),
-            _ => {}
+        if self
+            .scopes
+            .iter()
+            .any(|scope| scope.declared.contains_key(name))
+        {
+            return None;
+        }
+        if let Some(import) = self.builder.names.import(self.package, name) {
+            return Some(Meaning::Import(import));
         }
         let path = self.path_of(name);
         if self.builder.names.rule(&path).is_some() {
             return Some(Meaning::Rule(path));
         }
-        let import = self.builder.names.import(self.package, name);
-        import.map(Meaning::Import)
+        match name {
+            "input" => Some(Meaning::Input),
+            "data" => Some(Meaning::Data),
+            _ => None,
+        }
     }
 
     pub(super) fn path_of(&self, name: &str) -> Vec<String> {
@@ -91,10 +101,14 @@ impl<'b, 'm> Frame<'b, 'm> {
         if self.meaning(name).is_some() {
             return Ok(None);
         }
+        let scope = self.scope()?;
+        if scope.declared.contains_key(name) {
+            return Err(NO_VALUE);
+        }
         let outer = self.scopes.len() - 1;
         if self.scopes[..outer]
             .iter()
-            .any(|scope| scope.names.contains(name))
+            .any(|scope| scope.names.contains(name) && !scope.declares_later(name))
         {
             return Err("a variable of an outer query that has no value yet");
         }
@@ -104,14 +118,15 @@ impl<'b, 'm> Frame<'b, 'm> {
     }
 
     pub(super) fn query(&mut self, query: &'m Query, steps: &mut Vec<Step>) -> Result<(), Reason> {
-        if names::has_late_declaration(query) {
-            return Err("a variable that is used before its declaration");
-        }
-        let mut waiting: Vec<&LiteralStmt> = query.stmts.iter().collect();
+        let declared = names::declared(query);
+        self.scope()?.declared =
+            declared.ok_or("a variable that is used before its declaration")?;
+        let mut waiting: Vec<(usize, &LiteralStmt)> = query.stmts.iter().enumerate().collect();
         while !waiting.is_empty() {
             let before = waiting.len();
             let mut later = Vec::new();
-            for statement in waiting {
+            for (index, statement) in waiting {
+                self.scope()?.statement = index;
                 let (scopes, slots, length) = (self.scopes.clone(), self.slots, steps.len());
                 match self.statement(statement, steps) {
                     Ok(()) => {}
@@ -119,7 +134,7 @@ impl<'b, 'm> Frame<'b, 'm> {
                     Err(NO_VALUE) => {
                         (self.scopes, self.slots) = (scopes, slots);
                         steps.truncate(length);
-                        later.push(statement);
+                        later.push((index, statement));
                     }
                     Err(reason) => return Err(reason),
                 }
@@ -129,6 +144,8 @@ impl<'b, 'm> Frame<'b, 'm> {
             }
             waiting = later;
         }
+        // The terms of a comprehension or a head come after all statements.
+        self.scope()?.statement = query.stmts.len();
         Ok(())
     }
 

@@ -479,3 +479,35 @@ violation[{"msg": "a"}] { some x; not walk(input.review.object.spec, [x, _]) }
 violation[{"msg": "a"}] { every _ in input.review.object.spec.containers { input.review.object.spec.args[_] == "y" } }
 ===
 violation[{"msg": "a"}] { every _, c in input.review.object.spec.containers { input.review.object.spec.volumes[_].name == c.name } }
+===
+x = "rule" { true }
+f(y) = y { true }
+violation[{"msg": m}] { x := f(y); m := x; y = input.review.object.metadata.name }
+===
+x = "rule" { true }
+f(y) = y { true }
+violation[{"msg": m}] { x := f(y); m := [v | v := x][_]; y = input.review.object.metadata.name }
+===
+# wrong in regorus
+f(y) = y { true }
+violation[{"msg": m}] { x := f(y); m := input.review.object.spec.args[x]; y = 1 }
+===
+# wrong in regorus
+x = "rule" { true }
+violation[{"msg": m}] { x := {x | input.review.object.metadata.labels[x]}; m := sprintf("%v", [x]) }
+===
+# wrong in regorus
+x = "rule" { true }
+violation[{"msg": m}] { y := {x: 1 | input.review.object.metadata.labels[x]}; x := 3; m := sprintf("%v %v", [y, x]) }
+===
+# wrong in regorus
+import data.lib.util.names
+names = {"rule"} { true }
+violation[{"msg": m}] { m := names[_] }
+---
+package lib.util
+names[n] { n := input.review.object.spec.containers[_].name }
+===
+# wrong in regorus
+input = {"review": {"object": {"spec": {"args": ["rule"]}}}} { true }
+violation[{"msg": m}] { m := input.review.object.spec.args[_] }
