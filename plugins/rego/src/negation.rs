@@ -2,7 +2,8 @@
 //!
 //! OPA writes `not f(input.x)` as `y := input.x; not f(y)`. Without `x`, the rule does not hold. For regorus, the call
 //! is undefined, so that its negation holds. The equality of two references is an exception: nothing is moved.
-//! A module that imports `future.keywords` has OPA's keyword `not`, whose operands stay. Lines stay as they are.
+//! A module that imports `future.keywords` or `future.keywords.not` has OPA's keyword `not`, whose operands stay.
+//! Lines stay as they are.
 
 use std::ops::Range;
 
@@ -30,10 +31,10 @@ enum Operator {
 
 /// Rewrites all negations of a text.
 pub(crate) fn adapted(text: &str) -> String {
-    if has_keyword(text) {
+    let code = Code::new(text);
+    if code.has_keyword() {
         return text.to_owned();
     }
-    let code = Code::new(text);
     let mut out = String::with_capacity(text.len());
     let (mut copied, mut count) = (0, 0);
     for at in code.words("not") {
@@ -61,16 +62,6 @@ pub(crate) fn adapted(text: &str) -> String {
     }
     out.push_str(&text[copied..]);
     out
-}
-
-/// Whether a module imports all keywords, and so `not`.
-fn has_keyword(text: &str) -> bool {
-    text.lines().any(|line| {
-        let mut words = line
-            .split([' ', '\t', '\r', ';', '#'])
-            .filter(|word| !word.is_empty());
-        words.next() == Some("import") && words.next() == Some("future.keywords")
-    })
 }
 
 // === impl Code ===
@@ -110,6 +101,21 @@ impl<'t> Code<'t> {
             kinds.push(kind);
         }
         Self { text, kinds }
+    }
+
+    /// Whether a module imports the keyword `not`, alone or with all others.
+    fn has_keyword(&self) -> bool {
+        self.words("import").any(|at| {
+            let mut rest = self.text[at + "import".len()..].trim_start();
+            while rest.starts_with('#') {
+                rest = rest.split_once('\n').map_or("", |(_, next)| next);
+                rest = rest.trim_start();
+            }
+            let ends = |one: char| one.is_whitespace() || matches!(one, ';' | '#');
+            let path = rest.split(ends).next().unwrap_or_default();
+            let path = path.replace("[\"", ".").replace("\"]", "");
+            matches!(&*path, "future.keywords" | "future.keywords.not")
+        })
     }
 
     /// The byte at a place, if it is code.

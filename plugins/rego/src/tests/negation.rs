@@ -72,10 +72,24 @@ fn everything_else_stays() {
 
 #[test]
 fn operands_stay_with_the_keyword() {
-    for import in ["import future.keywords", "\timport  future.keywords # all"] {
+    for import in [
+        "import future.keywords",
+        "\timport  future.keywords # all",
+        "import future.keywords.not",
+        "import future[\"keywords\"]",
+        "import # all\n\n  future.keywords",
+        "import data.lib import future.keywords",
+    ] {
         let rego = format!("package t\n{import}\na {{ not f(a.b) }}");
         assert_eq!(adapted(&rego), rego);
     }
-    let rego = "package t\nimport future.keywords.in\na { not f(a.b) }";
-    assert_ne!(adapted(rego), rego);
+    for other in [
+        "import future.keywords.in",
+        "import data.future.keywords",
+        "b := `\nimport future.keywords\n`",
+        "# import future.keywords",
+    ] {
+        let rego = format!("package t\n{other}\na {{ not f(a.b) }}");
+        assert_ne!(adapted(&rego), rego);
+    }
 }
