@@ -11,8 +11,15 @@ use crate::program::Extension;
 
 /// The builtins that a plan leaves to the interpreter.
 const OTHER_BUILTINS: [&str; 2] = ["print", "trace"];
-/// Prefixes of builtins whose first argument is a pattern.
-const PATTERNS: [&str; 2] = ["regex.", "glob."];
+/// The builtins that compile a regular expression, with the index of the argument.
+const PATTERNS: [(&str, usize); 6] = [
+    ("regex.find_all_string_submatch_n", 0),
+    ("regex.find_n", 0),
+    ("regex.is_valid", 0),
+    ("regex.match", 0),
+    ("regex.replace", 1),
+    ("regex.split", 0),
+];
 
 /// The function that a call names, with the number of its parameters.
 pub(super) enum Called {
@@ -280,18 +287,18 @@ impl<'m> Frame<'_, 'm> {
                 Term::Local(value)
             }
             Called::Builtin(function, name) => {
-                let is_pattern = PATTERNS.iter().any(|prefix| name.starts_with(prefix));
-                let builtin = Builtin {
+                let pattern = PATTERNS.iter().find(|(known, _)| *known == name);
+                match pattern.and_then(|(_, index)| arguments.get(*index)) {
+                    Some(Term::Literal(Value::String(pattern))) => prepare(pattern),
+                    Some(_) => self.builder.has_patterns = true,
+                    None => {}
+                }
+                Term::Builtin(Box::new(Builtin {
                     function,
                     arguments,
                     span: expression.span().clone(),
                     expressions: params.to_vec(),
-                };
-                match &builtin.arguments[..] {
-                    [Term::Literal(Value::String(pattern)), ..] if is_pattern => prepare(pattern),
-                    _ => self.builder.has_patterns |= is_pattern,
-                }
-                Term::Builtin(Box::new(builtin))
+                }))
             }
         })
     }
