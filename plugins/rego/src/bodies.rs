@@ -5,6 +5,8 @@
 use regorus::Engine;
 use regorus::unstable::{Rule, RuleHead};
 
+use crate::syntax::without_comments;
+
 /// Repeats heads in a text. A text that cannot be parsed stays as it is.
 pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
     let mut engine = Engine::new();
@@ -15,7 +17,7 @@ pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
     {
         return text.to_owned();
     }
-    let mut heads: Vec<(usize, &str)> = Vec::new();
+    let mut heads: Vec<(usize, String)> = Vec::new();
     for rule in engine
         .get_modules()
         .iter()
@@ -35,7 +37,9 @@ pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
         let further = further.iter().filter(|body| !body.is_else);
         // A string at the end of a head has a quote after the place where the head's span ends.
         if let Some(head) = text.get(place(span.start)..place(first.span.start)) {
-            heads.extend(further.map(|body| (place(body.span.start), head.trim_end())));
+            let head = without_comments(head);
+            let head = head.trim_end();
+            heads.extend(further.map(|body| (place(body.span.start), head.to_owned())));
         }
     }
     heads.sort_by_key(|(at, _)| *at);
@@ -43,7 +47,7 @@ pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
     let mut copied = 0;
     for (at, head) in heads {
         out.push_str(text.get(copied..at).unwrap_or_default());
-        out.push_str(head);
+        out.push_str(&head);
         out.push(' ');
         copied = at;
     }

@@ -109,6 +109,16 @@ fn with_heads(text: &str) -> String {
     out
 }
 
+/// Returns a text without its comments. Lines stay.
+pub(crate) fn without_comments(text: &str) -> String {
+    let mut scanner = Scanner::default();
+    let mut is_kept = |character: &char| {
+        scanner.read(*character);
+        !scanner.is_comment
+    };
+    text.chars().filter(|one| is_kept(one)).collect()
+}
+
 /// Whether a head is `name[value]` and nothing more.
 fn is_set_rule(head: &str) -> bool {
     let name = head.find('[').map_or("", |at| &head[..at]);

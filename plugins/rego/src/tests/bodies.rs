@@ -18,6 +18,10 @@ fn further_bodies_of_a_rule_get_its_head() {
             "a = \"}{\" { b } { c }",
             "a = \"}{\" { b } a = \"}{\" { c }",
         ),
+        (
+            "f(x) = \"#\" # why }\n{ b }\n{ c }",
+            "f(x) = \"#\" # why }\n{ b }\nf(x) = \"#\" { c }",
+        ),
     ] {
         let [rego, expected] = [rego, expected].map(|text| format!("package t\n{text}\n"));
         assert_eq!(adapted(&rego, false), expected);
