@@ -31,8 +31,8 @@ type Manifest struct {
 	Version string
 	// Description is one sentence for people.
 	Description string
-	// SettingsSchema is a JSON Schema for the settings, or empty. The schema is documentation. The
-	// function that reads the settings decides.
+	// SettingsSchema is a JSON Schema for the settings. If it is empty, the schema comes from the type
+	// of the settings. The schema is documentation. The function that reads the settings decides.
 	SettingsSchema string
 	// Rules are the requests that the plugin is meant for. Rules in the configuration override them.
 	Rules []Rule

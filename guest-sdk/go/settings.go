@@ -52,13 +52,25 @@ func (errors SettingsErrors) Error() string {
 // settings are read.
 type Defaults interface{ SetDefaults() }
 
+func withDefaults[S any]() S {
+	var made S
+	if defaults, ok := any(&made).(Defaults); ok {
+		defaults.SetDefaults()
+	}
+	return made
+}
+
+// SettingsSchema returns the JSON Schema of settings of this type. The export packages describe a
+// plugin with it whose manifest has no SettingsSchema.
+func SettingsSchema[S any]() string {
+	made := withDefaults[S]()
+	return settings.Schema(&made)
+}
+
 // Configure configures a policy strictly, like the host. An unknown setting is an error, and each
 // error has the pointer of its setting. The export packages and package tollgatetest call it.
 func Configure[S, P any](from string, configure func(S) (P, error)) (P, error) {
-	var read S
-	if defaults, ok := any(&read).(Defaults); ok {
-		defaults.SetDefaults()
-	}
+	read := withDefaults[S]()
 	var errors SettingsErrors
 	settings.Read([]byte(from), &read, func(setting, message string) {
 		errors = append(errors, SettingsError{setting, message})

@@ -236,6 +236,8 @@ export namespace settings {
     default(value: T): Shape<T>;
     /** Makes a missing setting undefined. */
     optional(): Shape<T | undefined>;
+    /** The JSON Schema of the setting, for people. */
+    readonly schema?: object;
     read(value: unknown, at: JSONPointer, report: (field: JSONPointer, message: string) => void): T;
   }
   /** The type of the settings that a shape reads. */
@@ -271,7 +273,7 @@ export interface Manifest {
   version: string;
   /** A sentence for people. */
   description?: string;
-  /** A JSON Schema for the settings, for people. */
+  /** A JSON Schema for the settings, for people. Without it, the schema of the export `settings` counts. */
   settingsSchema?: object;
   /** The requests that the plugin is meant for. Rules in the configuration override them. */
   rules?: Rule[];

@@ -14,7 +14,7 @@ export function manifest(policy) {
     name: exact(own.name ?? '', 'manifest.name'),
     version: exact(own.version ?? '', 'manifest.version'),
     description: text(own.description ?? '', 'manifest.description'),
-    settingsSchema: optional(own.settingsSchema, 'manifest.settingsSchema', schema),
+    settingsSchema: optional(own.settingsSchema ?? policy.settings?.schema, 'manifest.settingsSchema', schema),
     rules: list(own.rules ?? [], 'manifest.rules', (rule, what) => {
       object(rule, what);
       return {

@@ -189,6 +189,36 @@ test('what is wrong with a manifest is named', () => {
   assert.deepEqual(contract.manifest({ manifest: { ...manifest, rules: [rule], labels: { a: 'b' } } }).labels, [['a', 'b']]);
 });
 
+test('the schema of the settings comes from their shape', () => {
+  const shape = setting.object({
+    allowed: setting.list(setting.string({ pattern: /^[a-z]+$/ })),
+    labels: setting.table(setting.integer({ minimum: 1 })).default({ a: 1 }),
+    mode: setting.oneOf('deny', 'warn').default('deny'),
+    ratio: setting.number({ maximum: 1 }).optional(),
+    schema: setting.json().optional(),
+    strict: setting.boolean().default(false),
+    word: setting.string({ pattern: /^x$/i }),
+  });
+  const described = (members) =>
+    contract.manifest({ manifest: { ...manifest, ...members }, settings: shape }).settingsSchema;
+  assert.deepEqual(JSON.parse(described({})), {
+    type: 'object',
+    properties: {
+      allowed: { type: 'array', items: { type: 'string', pattern: '^[a-z]+$' } },
+      labels: { type: 'object', additionalProperties: { type: 'integer', minimum: 1 }, default: { a: 1 } },
+      mode: { enum: ['deny', 'warn'], default: 'deny' },
+      ratio: { type: 'number', maximum: 1 },
+      schema: {},
+      strict: { type: 'boolean', default: false },
+      word: { type: 'string' },
+    },
+    required: ['allowed', 'word'],
+    additionalProperties: false,
+  });
+  assert.equal(described({ settingsSchema: { type: 'object' } }), '{"type":"object"}');
+  assert.equal(contract.manifest({ manifest }).settingsSchema, undefined);
+});
+
 test('whatever is thrown is told', () => {
   const unreadable = new Error('x');
   Object.defineProperty(unreadable, 'stack', { get: () => assert.fail('stack') });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 import unittest
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from tollgate_sdk import (
     pointer,
     whole_object,
 )
-from tollgate_sdk import _host
+from tollgate_sdk import _host, _settings
 from tollgate_sdk._patch import PatchOperation, Whole
 from tollgate_sdk.testing import TestReview, create, delete, update
 
@@ -313,6 +314,53 @@ def namespace_of(review: TestReview) -> Any:
 
     review.validate(policy(validate=validate))
     return seen[0]
+
+
+@dataclass
+class Tree:
+    """Settings within themselves."""
+
+    leaves: list[Tree] = field(default_factory=list)
+
+
+@dataclass
+class Described:
+    """Settings of every type."""
+
+    allowed_names: list[str]
+    limits: dict[str, int] = field(default_factory=dict)
+    mode: Literal["deny", "warn"] = "deny"
+    ratio: float = float("nan")
+    note: str | None = None
+    anything: Any = None
+    tree: Tree = field(default_factory=Tree)
+
+
+class Schemas(unittest.TestCase):
+    """JSON Schemas of settings."""
+
+    def test_schema_comes_from_the_hints(self) -> None:
+        self.assertEqual(
+            json.loads(_settings.schema(Described)),
+            {
+                "type": "object",
+                "properties": {
+                    "allowedNames": {"type": "array", "items": {"type": "string"}},
+                    "limits": {"type": "object", "additionalProperties": {"type": "integer"}},
+                    "mode": {"enum": ["deny", "warn"], "default": "deny"},
+                    "ratio": {"type": "number"},
+                    "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+                    "anything": {"default": None},
+                    "tree": {
+                        "type": "object",
+                        "properties": {"leaves": {"type": "array", "items": {"type": "object"}}},
+                        "additionalProperties": False,
+                    },
+                },
+                "required": ["allowedNames"],
+                "additionalProperties": False,
+            },
+        )
 
 
 class Namespaces(unittest.TestCase):

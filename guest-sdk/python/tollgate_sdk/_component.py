@@ -29,7 +29,7 @@ from tollgate_sdk._review import (
     Request,
     Value,
 )
-from tollgate_sdk._settings import SettingsErrors
+from tollgate_sdk._settings import SettingsErrors, schema
 
 Answer = TypeVar("Answer")
 
@@ -248,13 +248,17 @@ class Exports:
             exact(own.name, "manifest.name"),
             exact(own.version, "manifest.version"),
             text(own.description, "manifest.description"),
-            optional(own.settings_schema, "manifest.settings_schema", exact),
+            optional(self._settings_schema(own), "manifest.settings_schema", exact),
             sequence(own.rules, "manifest.rules", _rule),
             [
                 (exact(key, "a key of manifest.labels"), exact(value, f"manifest.labels[{key!r}]"))
                 for key, value in own.labels.items()
             ],
         )
+
+    def _settings_schema(self, own: Manifest) -> str | None:
+        settings = getattr(self._policy, "Settings", None)
+        return own.settings_schema if own.settings_schema is not None or settings is None else schema(settings)
 
     def configure(self, settings: str) -> Any:
         """Converts to the contract's type."""

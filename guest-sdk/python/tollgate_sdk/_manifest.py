@@ -31,7 +31,7 @@ class Manifest:
     description: str = ""
     """A sentence for people."""
     settings_schema: str | None = None
-    """A JSON Schema for the settings, for people."""
+    """A JSON Schema for the settings, for people. Without it, the schema comes from the hints of ``Settings``."""
     rules: Sequence[Rule] = ()
     """The requests that the plugin is meant for. Rules in the configuration override them."""
     labels: Mapping[str, str] = field(default_factory=dict)

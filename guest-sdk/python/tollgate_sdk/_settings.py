@@ -122,6 +122,51 @@ def _dataclass(value: Any, into: type[Any], at: str, errors: SettingsErrors) -> 
         raise _Wrong from None
 
 
+def schema(into: type[Any]) -> str:
+    """Returns the JSON Schema of the settings, as text. It is for people: the reader decides."""
+    return json.dumps(_schema(into, ()), default=str)
+
+
+def _schema(kind: Any, outer: tuple[Any, ...]) -> dict[str, Any]:
+    """Leaves out the members of a dataclass within itself."""
+    origin, of = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, Union):
+        one = _schema(next(one for one in of if one is not types.NoneType), outer)
+        return {"anyOf": [one, {"type": "null"}]} if types.NoneType in of else one
+    if origin is Literal:
+        return {"enum": list(of)}
+    if origin in (list, tuple):
+        return {"type": "array", "items": _schema(of[0], outer)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _schema(of[1], outer)}
+    if not is_dataclass(kind):
+        return {"type": _TYPES[kind]} if kind in _TYPES else {}
+    if kind in outer:
+        return {"type": "object"}
+    hints = typing.get_type_hints(kind)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for field in fields(kind):
+        name, member = _camel_case(field.name), _schema(hints[field.name], (*outer, kind))
+        if field.default is MISSING and field.default_factory is MISSING:
+            required.append(name)
+        elif _is_json(field.default):
+            member["default"] = field.default
+        properties[name] = member
+    words = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **words, "additionalProperties": False}
+
+
+_TYPES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a default can be shown. NaN and the infinities cannot."""
+    if isinstance(value, int | float):
+        return abs(value) < float("inf")
+    return value is None or isinstance(value, str)
+
+
 def _all(reads: Sequence[Callable[[], Any]]) -> list[Any]:
     """Reads all values. Fails after the last one if any of them is wrong."""
     values, is_wrong = [], False

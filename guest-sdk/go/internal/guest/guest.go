@@ -7,6 +7,7 @@ import tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
 // The exported plugin. A module has one.
 var (
 	manifest  tollgate.Manifest
+	schema    func() string
 	configure func(settings string) error
 	// Validate and Mutate call the policy that configure has created.
 	Validate func(review *tollgate.Review) error
@@ -19,6 +20,7 @@ func Export[S, P any](what tollgate.Manifest, make func(S) (P, error), export fu
 		panic("tollgate: Export is called twice: a plugin has one policy")
 	}
 	manifest = what
+	schema = tollgate.SettingsSchema[S]
 	configure = func(settings string) error {
 		policy, err := tollgate.Configure(settings, make)
 		if err == nil {

@@ -14,8 +14,12 @@ func describe() unsafe.Pointer {
 		if configure == nil {
 			panic("tollgate: nothing is exported: call Export of package validator, mutator or plugin in an init function")
 		}
+		settings := manifest.SettingsSchema
+		if settings == "" {
+			settings = schema()
+		}
 		return Join(
-			Text(manifest.Name), Text(manifest.Version), Text(manifest.Description), Option(manifest.SettingsSchema),
+			Text(manifest.Name), Text(manifest.Version), Text(manifest.Description), Option(settings),
 			List(manifest.Rules, rule), List(sorted(manifest.Labels), label),
 		)
 	})

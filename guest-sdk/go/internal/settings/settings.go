@@ -60,11 +60,7 @@ func (reader reader) object(at string, text json.RawMessage, into reflect.Value)
 	}
 	known := map[string]reflect.Value{}
 	for _, field := range reflect.VisibleFields(into.Type()) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.IsExported() && !field.Anonymous && name != "-" {
-			if name == "" {
-				name = field.Name
-			}
+		if name := memberOf(field); name != "" {
 			known[name] = into.FieldByIndex(field.Index)
 		}
 	}
