@@ -1,6 +1,7 @@
 /** Builds a component from a policy module: bundles it, finds its world, and passes both to QuickJS's toolchain. */
 
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -116,11 +117,25 @@ async function run(policy, contents, define) {
     return await bundled(policy, contents, define);
   } catch (error) {
     const awaits = error.errors?.find(({ text }) => text.startsWith('Top-level await'));
-    if (awaits === undefined) throw error;
-    const { file, line } = awaits.location;
-    throw new Error(`${file}:${line} awaits at the top level: nothing in a plugin can be awaited`);
+    if (awaits !== undefined) {
+      const { file, line } = awaits.location;
+      throw new Error(`${file}:${line} awaits at the top level: nothing in a plugin can be awaited`);
+    }
+    const ofNode = error.errors?.flatMap(nodeImport) ?? [];
+    throw ofNode.length === 0 ? error : new Error(ofNode.join('\n'));
   }
 }
+
+/** Describes an error of esbuild, if it is about a module of Node.js that no package replaces. */
+function nodeImport({ text, location }) {
+  const name = text.match(/^Could not resolve "([^"]+)"/)?.[1];
+  if (name === undefined || location === null || !isBuiltin(name)) return [];
+  const replaced = packages.includes(name) ? `npm install ${name}` : 'use another package, or leave that part of it out';
+  return [`${location.file}:${location.line} imports ${name}, which only Node.js has: ${replaced}`];
+}
+
+/** Packages on npm that have the name of a module of Node.js, and what it does. */
+const packages = ['assert', 'buffer', 'events', 'punycode', 'querystring', 'string_decoder', 'url', 'util'];
 
 function bundled(policy, contents, define) {
   return esbuild.build({

@@ -55,6 +55,15 @@ test('nothing is awaited at the top level', async () => {
   assert.equal(await failure('\nawait 5;'), 'helper.js:2 awaits at the top level: nothing in a plugin can be awaited');
 });
 
+test('a module of Node.js is named with the place', async () => {
+  assert.equal(
+    await failure('\nimport { readFileSync } from "node:fs";\nimport { Buffer } from "buffer";\nreadFileSync(Buffer);'),
+    'helper.js:2 imports node:fs, which only Node.js has: use another package, or leave that part of it out\n' +
+      'helper.js:3 imports buffer, which only Node.js has: npm install buffer',
+  );
+  assert.match(await failure('import "no-such-package";'), /Could not resolve "no-such-package"/);
+});
+
 test('a loop while it is loaded does not hang the build', () => {
   // Runs in its own process, because the engine keeps running in it.
   const script = `
