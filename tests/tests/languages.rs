@@ -485,12 +485,12 @@ fn fault_differences(checked: &Checked, case: &Value, faults: &[&str]) -> Vec<St
     wrong
 }
 
-/// Whether the message has a place with a line number: `(at FILE:LINE:…)`.
+/// Whether the message has a place with a line number: `(at FILE:LINE)` or `(at FILE:LINE:COLUMN)`.
 fn names_a_place(message: &str) -> bool {
     let Some((_, place)) = message.rsplit_once("(at ") else {
         return false;
     };
-    let mut parts = place.split(':');
+    let mut parts = place.split([':', ')']);
     let file = parts.next().unwrap_or_default();
     let line = parts.next().and_then(|line| line.parse::<u32>().ok());
     file.contains('.') && line.is_some_and(|line| line > 0)

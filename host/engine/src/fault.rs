@@ -464,6 +464,8 @@ impl fmt::Display for Fault {
             } => {
                 write!(f, "the plugin aborted: {}", abort.message)?;
                 match &abort.location {
+                    // Some languages know the line only.
+                    Some((file, line, 0)) => write!(f, " (at {file}:{line})"),
                     Some((file, line, column)) => write!(f, " (at {file}:{line}:{column})"),
                     None => Ok(()),
                 }

@@ -25,7 +25,8 @@ const MARKS: [&str; 2] = ["CACHEDIR.TAG", "pyvenv.cfg"];
 const SETUPTOOLS: (&str, &str) = ("build", "pyproject.toml");
 /// Files that are about the component and not a part of it.
 const ABOUT: [&str; 1] = ["tollgate.yaml"];
-const ABOUT_ENDINGS: [&str; 5] = [
+const ABOUT_ENDINGS: [&str; 6] = [
+    ".log",
     ".test.yaml",
     ".test.yml",
     ".snapshot.yaml",
@@ -229,6 +230,7 @@ mod tests {
                 "policy.snapshot.yaml",
                 "tollgate.yaml",
                 "src/lib.rs~",
+                "test.log",
                 ".src.swp",
                 ".git/HEAD",
                 "dist/x.wasm",

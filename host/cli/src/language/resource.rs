@@ -63,7 +63,7 @@ impl FromStr for Resource {
                     .bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
         };
-        if !is_word(version) || !is_word(name) {
+        if !is_version(version) || !is_word(name) {
             return Err(EXPECTED.to_owned());
         }
         check(group, version, name)?;
@@ -75,6 +75,21 @@ impl FromStr for Resource {
             kind: known.map_or_else(|| guess(name), ToOwned::to_owned),
             is_guessed: known.is_none(),
         })
+    }
+}
+
+/// Whether a text is a version of an API as Kubernetes writes them: `v1`, `v2beta1`.
+fn is_version(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(rest) = text.strip_prefix('v') else {
+        return false;
+    };
+    let stage = ["alpha", "beta"]
+        .into_iter()
+        .find_map(|stage| rest.split_once(stage));
+    match stage {
+        Some((major, minor)) => is_number(major) && is_number(minor),
+        None => is_number(rest),
     }
 }
 
@@ -172,6 +187,9 @@ mod tests {
             "v1/",
             "apps/v1/deployments/scale",
             "v1/po ds",
+            "apps/v1",
+            "apps/1/deployments",
+            "example.com/v1gamma1/widgets",
         ] {
             let error = text.parse::<Resource>().unwrap_err();
             assert!(error.contains("apps/v1/deployments"), "{text}: {error}");

@@ -80,6 +80,11 @@ fn verdict(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
 }
 
 fn refusal(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
+    // The message and the causes of a fault repeat its text, which is shown already.
+    let is_shown = expect.verdict != Some(Verdict::Fault) && !actual.faults.is_empty();
+    if actual.verdict == Verdict::Fault && is_shown {
+        return;
+    }
     let message = actual.message.as_deref().unwrap_or_default();
     if let Some(part) = expect
         .message
@@ -284,6 +289,8 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
@@ -323,6 +330,39 @@ mod tests {
             field: Some(field.to_owned()),
             message: Some(message.to_owned()),
         }
+    }
+
+    #[test]
+    fn tells_an_unexpected_fault_once() {
+        let text = "the plugin aborted: boom (at src/lib.rs:28:49)";
+        let actual = Actual {
+            verdict: Verdict::Fault,
+            code: Some(500),
+            message: Some(format!("limit: {text}")),
+            causes: vec![(None, format!("limit: {text}"))],
+            faults: vec![super::super::actual::Fault {
+                plugin: "limit".to_owned(),
+                kind: "trap",
+                message: text.to_owned(),
+            }],
+            warnings: Vec::new(),
+            annotations: BTreeMap::new(),
+            ..denied()
+        };
+        let expect = Expectation {
+            verdict: Some(Verdict::Deny),
+            message: Some("too many".to_owned()),
+            code: Some(403),
+            causes: Some(vec![cause("spec.replicas", "must be at most 3")]),
+            ..Expectation::default()
+        };
+        let whats = whats(&actual, &expect, None);
+        assert_eq!(whats.len(), 2, "{whats:?}");
+        assert!(whats[0].starts_with("verdict: expected "), "{whats:?}");
+        assert!(
+            whats[1].starts_with("fault: ") && whats[1].contains(text),
+            "{whats:?}"
+        );
     }
 
     #[test]

@@ -98,3 +98,19 @@ fn deadline_text_shows_how_time_was_spent() {
         "deadline passed: the call could not start within 200 ms"
     );
 }
+
+#[test]
+fn place_of_an_abort_has_the_column_if_the_language_knows_it() {
+    let text = |column| {
+        let fault = Fault::Trap {
+            code: None,
+            abort: Some(Abort {
+                message: "boom".to_owned(),
+                location: Some(("policy.py".to_owned(), 42, column)),
+            }),
+        };
+        fault.to_string()
+    };
+    assert_eq!(text(0), "the plugin aborted: boom (at policy.py:42)");
+    assert_eq!(text(7), "the plugin aborted: boom (at policy.py:42:7)");
+}
