@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regorus::Value;
 use regorus::unstable::{Expr, Module, Ref, RuleBody, RuleHead};
 
-use super::names::{self, Named, Names, Scope};
+use super::names::{self, Named, Names, Scope, Variable};
 use super::{Body, Definition, Kind, Plan, Reason, Rule, Term};
 use crate::program::Extension;
 
@@ -47,6 +47,8 @@ struct Frame<'b, 'm> {
     builder: &'b mut Builder<'m>,
     package: usize,
     scopes: Vec<Scope>,
+    /// The variables that changed, with the index of the scope and the variable before.
+    changes: Vec<(usize, String, Option<Variable>)>,
     /// The number of variables so far.
     slots: usize,
 }

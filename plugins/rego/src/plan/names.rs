@@ -41,7 +41,7 @@ pub(super) enum Key<'m> {
 }
 
 /// The variables of a query, and of the queries around it.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Scope {
     pub(super) variables: BTreeMap<String, Variable>,
     /// The names in the query, without those of comprehensions in it.

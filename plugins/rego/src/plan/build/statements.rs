@@ -15,6 +15,7 @@ impl<'b, 'm> Frame<'b, 'm> {
             builder,
             package,
             scopes: vec![Scope::default()],
+            changes: Vec::new(),
             slots: 0,
         }
     }
@@ -33,13 +34,36 @@ impl<'b, 'm> Frame<'b, 'm> {
         if name == "_" {
             return Ok(());
         }
-        let variable = Variable {
-            slot,
-            is_bound: true,
-        };
-        match self.scope()?.variables.insert(name.to_owned(), variable) {
+        self.insert(name, slot, true)
+    }
+
+    fn insert(&mut self, name: &str, slot: usize, is_bound: bool) -> Result<(), Reason> {
+        match self.change(name, Variable { slot, is_bound })? {
             None => Ok(()),
             Some(_) => Err("a variable that is declared twice"),
+        }
+    }
+
+    /// Changes a variable of the innermost query. Returns the variable before.
+    fn change(&mut self, name: &str, variable: Variable) -> Result<Option<Variable>, Reason> {
+        let variables = &mut self.scope()?.variables;
+        let before = variables.insert(name.to_owned(), variable);
+        let scope = self.scopes.len() - 1;
+        self.changes.push((scope, name.to_owned(), before));
+        Ok(before)
+    }
+
+    /// Takes back what a statement changed. `scopes` and `changes` are the numbers before it.
+    fn undo(&mut self, scopes: usize, changes: usize) {
+        self.scopes.truncate(scopes);
+        for (scope, name, before) in self.changes.drain(changes..).rev() {
+            let Some(scope) = self.scopes.get_mut(scope) else {
+                continue;
+            };
+            match before {
+                Some(variable) => scope.variables.insert(name, variable),
+                None => scope.variables.remove(&name),
+            };
         }
     }
 
@@ -90,10 +114,10 @@ impl<'b, 'm> Frame<'b, 'm> {
         match self.variable(name) {
             Some((variable, _)) if variable.is_bound => return Ok(None),
             Some((variable, true)) => {
-                if let Some(known) = self.scope()?.variables.get_mut(name) {
-                    known.is_bound = true;
-                }
-                return Ok(Some(variable.slot));
+                let slot = variable.slot;
+                let is_bound = true;
+                self.change(name, Variable { slot, is_bound })?;
+                return Ok(Some(slot));
             }
             Some((_, false)) => return Err("a variable of an outer query that has no value yet"),
             None => {}
@@ -127,12 +151,14 @@ impl<'b, 'm> Frame<'b, 'm> {
             let mut later = Vec::new();
             for (index, statement) in waiting {
                 self.scope()?.statement = index;
-                let (scopes, slots, length) = (self.scopes.clone(), self.slots, steps.len());
+                let (scopes, changes) = (self.scopes.len(), self.changes.len());
+                let (slots, length) = (self.slots, steps.len());
                 match self.statement(statement, steps) {
                     Ok(()) => {}
                     // As in OPA, a statement comes after those that give its variables their values.
                     Err(NO_VALUE) => {
-                        (self.scopes, self.slots) = (scopes, slots);
+                        self.undo(scopes, changes);
+                        self.slots = slots;
                         steps.truncate(length);
                         later.push((index, statement));
                     }
@@ -165,15 +191,7 @@ impl<'b, 'm> Frame<'b, 'm> {
             Literal::SomeVars { vars, .. } => {
                 for name in vars {
                     let slot = self.slot();
-                    let variable = Variable {
-                        slot,
-                        is_bound: false,
-                    };
-                    let scope = self.scope()?;
-                    let known = scope.variables.insert(name.text().to_owned(), variable);
-                    if known.is_some() {
-                        return Err("a variable that is declared twice");
-                    }
+                    self.insert(name.text(), slot, false)?;
                 }
                 Ok(())
             }
