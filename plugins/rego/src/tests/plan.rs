@@ -203,3 +203,11 @@ fn random_reviews_get_the_same_violations_as_in_opa() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
+
+#[test]
+fn a_pattern_with_a_key_twice_has_no_plan() {
+    let program = whole::compiled(
+        r#"violation[{"msg": m}] { {"owner": m, "owner": m} = input.review.object.metadata.labels }"#,
+    );
+    assert_eq!(program.plan.err(), Some("a pattern with a key twice"));
+}

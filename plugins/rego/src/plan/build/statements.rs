@@ -1,5 +1,7 @@
 //! Compiles the statements of a body, and keeps its variables.
 
+use std::collections::BTreeSet;
+
 use regorus::Value;
 use regorus::unstable::{AssignOp, BoolOp, Expr, Literal, LiteralStmt, Query, Ref};
 
@@ -345,9 +347,13 @@ impl<'b, 'm> Frame<'b, 'm> {
             }
             Expr::Object { fields, .. } if declares || self.is_free(pattern) => {
                 steps.push(Step::IsObject(slot, fields.len()));
+                let mut keys = BTreeSet::new();
                 for (_, key, value) in fields {
                     let own = self.slot();
                     let key = literal(key).ok_or("a pattern with a computed key")?;
+                    if !keys.insert(key.clone()) {
+                        return Err("a pattern with a key twice");
+                    }
                     steps.push(Step::Set(own, part(key)));
                     self.pattern(value, own, declares, steps)?;
                 }
