@@ -15,8 +15,9 @@ use crate::program::Extension;
 /// The functions of this plugin, with the number of their parameters.
 pub(crate) type Functions = BTreeMap<&'static str, (usize, Extension)>;
 
-/// The most statements that are compiled, also those that are compiled again because they have to wait for others.
-const MOST_STATEMENTS: usize = 10_000;
+/// The most statements that are compiled, also those that are compiled again because they have to wait for others. A plan
+/// for more of them would not fit beside the interpreter's program into the default `limits.memory`.
+const MOST_STATEMENTS: usize = 4_000;
 
 /// Why a statement has to wait for another one.
 const NO_VALUE: Reason = "a variable without a value";
