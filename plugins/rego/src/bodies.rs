@@ -9,6 +9,9 @@ use crate::syntax::without_comments;
 
 /// Repeats heads in a text. A text that cannot be parsed stays as it is.
 pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
+    if !can_have_several(text) {
+        return text.to_owned();
+    }
     let mut engine = Engine::new();
     engine.set_rego_v0(!is_v1);
     if engine
@@ -53,4 +56,19 @@ pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
     }
     out.push_str(text.get(copied..).unwrap_or_default());
     out
+}
+
+/// Whether a closing brace comes before an opening one, with blanks and comments between them. Without this, there is no
+/// second body, and the text need not be parsed.
+fn can_have_several(text: &str) -> bool {
+    text.match_indices('}').any(|(at, _)| {
+        let mut rest = text[at + 1..].trim_start();
+        while let Some(comment) = rest.strip_prefix('#') {
+            rest = comment
+                .split_once('\n')
+                .map_or("", |(_, after)| after)
+                .trim_start();
+        }
+        rest.starts_with('{')
+    })
 }
