@@ -226,7 +226,7 @@ impl Guest {
             return Ok(None);
         };
         let began = Instant::now();
-        let longest = self.limits.cpu_time;
+        let longest = self.limits.cpu_time * self.linked.load().runtime.cpu_factor();
         let admitted = tenants.admit(namespace, longest, deadline).await;
         admitted.map(Some).map_err(|exhausted| {
             let fault = Fault::TenantBudget {

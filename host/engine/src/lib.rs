@@ -124,8 +124,8 @@ const MAX_STACK_BYTES_ONCE: usize = 64 << 20;
 const STACK_FACTOR_INTERIM: usize = 32;
 /// Most stack of a guest in interim code.
 const MAX_STACK_BYTES_INTERIM: usize = 16 << 20;
-/// Memory that a place is meant to have beside the guest's own stack, for a host function's stack and tables.
-const PLACE_BYTES: usize = 1 << 20;
+/// Memory that a slot has beside the guest's own stack, for a host function's stack and tables.
+const SLOT_BYTES: usize = 1 << 20;
 /// Factor by which the CPU time of a call may be longer in interim code. Fuel limits the same work.
 const CPU_FACTOR_INTERIM: u32 = 4;
 /// Linear memory that nearly every call stays below.
@@ -377,11 +377,14 @@ impl Runtime {
 /// The stack of a guest. Unoptimised code keeps its variables there.
 fn stack_bytes(settings: &EngineSettings) -> wasmtime::Result<usize> {
     let bytes = usize::try_from(settings.max_wasm_stack_bytes)?;
+    let calls = settings.max_concurrent_calls.max(1) as usize;
     Ok(match settings.tier {
         Tier::Serving | Tier::Portable => bytes,
         Tier::Interim => bytes
             .saturating_mul(STACK_FACTOR_INTERIM)
             .min(MAX_STACK_BYTES_INTERIM)
+            // One call must fit into all slots.
+            .min(calls * (bytes + SLOT_BYTES) - SLOT_BYTES)
             .max(bytes),
         Tier::Once | Tier::Baseline => bytes
             .saturating_mul(STACK_FACTOR_ONCE)
@@ -391,8 +394,8 @@ fn stack_bytes(settings: &EngineSettings) -> wasmtime::Result<usize> {
 
 /// The number of slots whose memory a call's stack can fill.
 fn slots(settings: &EngineSettings) -> wasmtime::Result<u32> {
-    let usual = usize::try_from(settings.max_wasm_stack_bytes)? + PLACE_BYTES;
-    let slots = (stack_bytes(settings)? + PLACE_BYTES).div_ceil(usual);
+    let usual = usize::try_from(settings.max_wasm_stack_bytes)? + SLOT_BYTES;
+    let slots = (stack_bytes(settings)? + SLOT_BYTES).div_ceil(usual);
     Ok(u32::try_from(slots)?)
 }
 
@@ -648,19 +651,23 @@ mod tests {
 
     #[test]
     fn call_of_interim_code_takes_the_slots_that_its_stack_fills() {
-        let slots = |tier, max_wasm_stack_bytes| {
+        let slots_of = |max_concurrent_calls, tier, max_wasm_stack_bytes| {
             let settings = EngineSettings {
-                max_concurrent_calls: 8,
+                max_concurrent_calls,
                 max_wasm_stack_bytes,
                 largest: Limits::default(),
                 tier,
             };
             slots(&settings).expect("the sizes fit")
         };
+        let slots = |tier, stack_bytes| slots_of(128, tier, stack_bytes);
         assert_eq!(slots(Tier::Serving, 512 << 10), 1);
         assert_eq!(slots(Tier::Interim, 512 << 10), 12);
         assert_eq!(slots(Tier::Interim, 64 << 10), 3);
         assert_eq!(slots(Tier::Interim, 8 << 20), 2);
+        for calls in [1, 4] {
+            assert_eq!(slots_of(calls, Tier::Interim, 512 << 10), calls);
+        }
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use regorus::unstable::{ArithOp, BinOp, Expr, Ref, Rule, RuleHead, numbers, sets};
 use regorus::{Engine, Value};
 
-use crate::walk;
+use crate::{syntax, walk};
 
 /// The functions, by operator.
 const FUNCTIONS: [(char, &str); 7] = [
@@ -34,14 +34,9 @@ struct Operator {
 
 /// Replaces the operators of a text by calls. A text that cannot be parsed stays as it is.
 pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
-    let mut engine = Engine::new();
-    engine.set_rego_v0(!is_v1);
-    if engine
-        .add_policy("text".to_owned(), text.to_owned())
-        .is_err()
-    {
+    let Some(mut engine) = syntax::parsed(text, is_v1) else {
         return text.to_owned();
-    }
+    };
     let mut operators = Vec::new();
     for module in engine.get_modules() {
         walk::module(module, &mut |expression: &Expr| {

@@ -2,24 +2,18 @@
 //!
 //! regorus forgets the value of a function or a rule in its further bodies. Lines stay as they are, unless a head has several.
 
-use regorus::Engine;
 use regorus::unstable::{Rule, RuleHead};
 
-use crate::syntax::without_comments;
+use crate::syntax::{parsed, without_comments};
 
 /// Repeats heads in a text. A text that cannot be parsed stays as it is.
 pub(crate) fn adapted(text: &str, is_v1: bool) -> String {
     if !can_have_several(text) {
         return text.to_owned();
     }
-    let mut engine = Engine::new();
-    engine.set_rego_v0(!is_v1);
-    if engine
-        .add_policy("text".to_owned(), text.to_owned())
-        .is_err()
-    {
+    let Some(mut engine) = parsed(text, is_v1) else {
         return text.to_owned();
-    }
+    };
     let mut heads: Vec<(usize, String)> = Vec::new();
     for rule in engine
         .get_modules()

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use regorus::Engine;
+
 /// Builtins that admission policies must not have, or that this plugin does not bring, with the reason.
 const UNSUPPORTED: [(&str, &str); 6] = [
     (
@@ -107,6 +109,14 @@ fn with_heads(text: &str) -> String {
         out.push(character);
     }
     out
+}
+
+/// Parses a module. None if the text cannot be parsed.
+pub(crate) fn parsed(text: &str, is_v1: bool) -> Option<Engine> {
+    let mut engine = Engine::new();
+    engine.set_rego_v0(!is_v1);
+    engine.add_policy("text".to_owned(), text.to_owned()).ok()?;
+    Some(engine)
 }
 
 /// Returns a text without its comments. Lines stay.

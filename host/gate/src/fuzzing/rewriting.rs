@@ -1,7 +1,7 @@
 //! Compares a plugin before and after rewriting: both must answer alike.
 //!
 //! The original plugin is configured in each call. The rewritten plugin is a snapshot, joined with its shim and
-//! trimmed.
+//! trimmed. The baseline compiler must make the same snapshot.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -20,11 +20,13 @@ use tollgate_engine::{
 };
 use tollgate_json::patch::write_all;
 use wasmtime::UpdateDeadline;
-use wasmtime_wizer::{WasmtimeWizerComponent, Wizer};
+use wasmtime_wizer::{ComponentContext, WasmtimeWizerComponent, Wizer};
 
 /// Rewrites plugins and calls every form of them.
 pub struct Rewriting {
     engine: Engine,
+    /// The engine of the children that configure plugins.
+    baseline: Engine,
     runtime: tokio::runtime::Runtime,
     limits: Arc<Limits>,
     subjects: Vec<Subject>,
@@ -46,6 +48,8 @@ pub enum Compared {
 pub struct Alike {
     /// Whether the component had a shim that was taken out.
     pub is_joined: bool,
+    /// Whether the baseline compiler supports the plugin, and made the same snapshot.
+    pub has_baseline: bool,
     /// Size of the snapshot in bytes.
     pub snapshot_bytes: usize,
     /// Size of the component that is served, in bytes.
@@ -106,12 +110,15 @@ impl Rewriting {
             timeout: LONG,
             ..Limits::default()
         };
-        let engine = Engine::new(&EngineSettings {
-            max_concurrent_calls: 2,
-            max_wasm_stack_bytes: 512 << 10,
-            largest: limits.clone(),
-            tier: Tier::Once,
-        })?;
+        let engine = |tier| {
+            Engine::new(&EngineSettings {
+                max_concurrent_calls: 2,
+                max_wasm_stack_bytes: 512 << 10,
+                largest: limits.clone(),
+                tier,
+            })
+        };
+        let (engine, baseline) = (engine(Tier::Once)?, engine(Tier::Baseline)?);
         let subject = |text: &str| -> anyhow::Result<Subject> {
             let request = decode(text.as_bytes(), 32)?.request;
             let object = request.object.clone();
@@ -122,6 +129,7 @@ impl Rewriting {
         };
         Ok(Self {
             engine,
+            baseline,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?,
@@ -162,12 +170,12 @@ impl Rewriting {
         };
 
         let wizer = Wizer::new();
-        let (context, instrumented) = match wizer.instrument_component(component) {
+        let (context, with_exports) = match wizer.instrument_component(component) {
             Ok(instrumented) => instrumented,
             Err(error) => return Ok(Compared::AsItCame(format!("{error:#}"))),
         };
         let instrumented = self
-            .link(&instrumented, ConfiguredBy::Snapshot, FUEL)
+            .link(&with_exports, ConfiguredBy::Snapshot, FUEL)
             .context("the instrumented component does not link")?;
         let description = instrumented.describe(&self.engine, FUEL, LONG).await;
         same(
@@ -228,6 +236,9 @@ impl Rewriting {
             Err(_) => return Ok(Compared::AsItCame("the snapshot panicked".to_owned())),
         };
         drop(store);
+        let has_baseline = self
+            .compare_baseline(&wizer, &context, &with_exports, configure_fuel, &snapshot)
+            .await?;
 
         let joined = without_shim(&snapshot).context("cannot remove the shim")?;
         let served =
@@ -244,6 +255,7 @@ impl Rewriting {
         let forms = [step, ("the served component", served.clone())];
         let mut alike = Alike {
             is_joined: joined.is_some(),
+            has_baseline,
             snapshot_bytes: snapshot.len(),
             served_bytes: served.len(),
             ..Alike::default()
@@ -259,6 +271,49 @@ impl Rewriting {
         self.call(&plain, configure_fuel, &forms, &mut alike)
             .await?;
         Ok(Compared::Alike(alike))
+    }
+
+    /// Configures the plugin in code of the baseline compiler. The snapshot must be the same, and the fuel no higher.
+    /// Returns false if the compiler does not support the plugin.
+    async fn compare_baseline(
+        &self,
+        wizer: &Wizer,
+        context: &ComponentContext<'_>,
+        instrumented: &[u8],
+        fuel: u64,
+        snapshot: &[u8],
+    ) -> anyhow::Result<bool> {
+        let engine = &self.baseline;
+        let Ok(guest) = self.link_in(engine, instrumented, ConfiguredBy::Snapshot, FUEL) else {
+            return Ok(false);
+        };
+        let settings = SETTINGS.to_owned();
+        let configured = guest.configure(engine, &settings, FUEL, LONG).await;
+        let (mut store, instance, _) = configured.map_err(|fault| {
+            anyhow::anyhow!("`configure` fails with the baseline compiler: {fault}")
+        })?;
+        // The baseline compiler charges an instruction on a range, such as `memory.fill`, as any other.
+        let used = FUEL - store.get_fuel()?;
+        anyhow::ensure!(
+            used <= fuel,
+            "`configure` uses {used} fuel with the baseline compiler, and {fuel} with the other"
+        );
+        store.set_hostcall_fuel(usize::MAX);
+        store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
+        store.set_fuel(u64::MAX)?;
+        let mut source = WasmtimeWizerComponent {
+            store: &mut store,
+            instance,
+        };
+        let again = wizer.snapshot_component(context, &mut source).await;
+        let again = again.map_err(|error| {
+            anyhow::anyhow!("no snapshot with the baseline compiler: {error:#}")
+        })?;
+        anyhow::ensure!(
+            again == snapshot,
+            "the baseline compiler makes another snapshot"
+        );
+        Ok(true)
     }
 
     async fn call(
@@ -307,19 +362,22 @@ impl Rewriting {
         configured: ConfiguredBy,
         fuel: u64,
     ) -> Result<Guest, tollgate_engine::GuestError> {
+        self.link_in(&self.engine, component, configured, fuel)
+    }
+
+    fn link_in(
+        &self,
+        engine: &Engine,
+        component: &[u8],
+        configured: ConfiguredBy,
+        fuel: u64,
+    ) -> Result<Guest, tollgate_engine::GuestError> {
         let limits = Limits {
             fuel,
             ..Limits::clone(&self.limits)
         };
         let name = PluginName::parse("generated").expect("the name is valid");
-        Guest::link(
-            &self.engine,
-            name,
-            component,
-            configured,
-            [],
-            Arc::new(limits),
-        )
+        Guest::link(engine, name, component, configured, [], Arc::new(limits))
     }
 }
 

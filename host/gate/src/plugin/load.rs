@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -589,7 +589,7 @@ impl Loader {
         Ok(PluginCode {
             guest: Arc::new(guest),
             manifest,
-            unfinished,
+            unfinished: unfinished.into(),
             _hold: hold,
         })
     }
@@ -604,12 +604,20 @@ impl Loader {
         let Some(code) = code.upgrade() else {
             return;
         };
-        let Some(unfinished) = &code.unfinished else {
+        // The memory of the component goes at the end.
+        let unfinished = {
+            let mut left = code
+                .unfinished
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            left.take()
+        };
+        let Some(unfinished) = unfinished else {
             return;
         };
         let began = std::time::Instant::now();
         let finished = async {
-            let compiled = self.worker.finish(unfinished).await?;
+            let compiled = self.worker.finish(&unfinished).await?;
             let (engine, guest) = (self.engine.clone(), code.guest.clone());
             let link = move || guest.finish(&engine, &compiled);
             Ok::<_, LoadError>(tokio::task::spawn_blocking(link).await??)

@@ -1,7 +1,7 @@
 //! The set of plugins that one request sees from start to end.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tollgate_admission::Phase;
@@ -68,8 +68,8 @@ pub(crate) enum RequestFilter<'p> {
 pub(crate) struct PluginCode {
     pub(crate) guest: Arc<Guest>,
     pub(crate) manifest: Manifest,
-    /// What is left to do if the guest has interim code.
-    pub(super) unfinished: Option<Box<Unfinished>>,
+    /// What is left to do while the guest has interim code. It has the whole component.
+    pub(super) unfinished: Mutex<Option<Box<Unfinished>>>,
     /// Keeps the plugin's artifact in the cache.
     pub(crate) _hold: Hold,
 }
@@ -394,7 +394,7 @@ impl Plugin {
         }
     }
 
-    /// Returns the status of a plugin that is a part of an entry, such as a member of a group: without the keys that the
+    /// Returns the status of a plugin that is a part of an entry, such as a member of a group. It lacks the keys that the
     /// entry around it has, or that have no meaning for a part.
     pub(super) fn own_status(&self) -> serde_json::Value {
         let mut status = self.status();

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use regorus::Engine;
 use regorus::unstable::{Expr, Import, Module, Span};
 
 use super::MEMBER;
+use crate::syntax::parsed;
 use crate::walk::{self, Visitor};
 
 const DATA: &str = "data";
@@ -48,15 +48,13 @@ fn problem(span: &Span, text: &str) -> String {
 impl Rewritten {
     /// Rewrites a module. A text that cannot be parsed stays as it is.
     pub(crate) fn of(text: String, is_v1: bool) -> Self {
-        let mut engine = Engine::new();
-        engine.set_rego_v0(!is_v1);
         let mut finder = Finder {
             edits: Vec::new(),
             roots: BTreeSet::new(),
             inputs: BTreeSet::from([INPUT.to_owned()]),
             problems: Vec::new(),
         };
-        if engine.add_policy("text".to_owned(), text.clone()).is_ok() {
+        if let Some(mut engine) = parsed(&text, is_v1) {
             for module in engine.get_modules() {
                 finder.module(module);
             }
