@@ -50,6 +50,8 @@ pub struct Order {
     pub max_requests: u64,
     /// The server's process. Its CPU time is read at the start and the end of counting.
     pub process: u32,
+    /// Whether each review has another value of the label `team`. The answers are the same.
+    pub differ: bool,
     /// The expected content of every answer.
     pub expected: Expected,
 }
@@ -152,7 +154,7 @@ impl Order {
             Pace::PerSecond(rate) => Some(Duration::from_secs_f64(1.0 / rate)),
         };
         let shared = Rc::new(Shared {
-            request: Request::new(self.address, &self.path, body),
+            request: Request::new(self.address, &self.path, body, self.differ)?,
             expected: self.expected,
             reference: RefCell::new(None),
             histogram: RefCell::new(histogram()),

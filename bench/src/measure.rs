@@ -132,7 +132,7 @@ impl Bench {
         let setup = &subject.setup;
         let server = self.fleet.get(setup)?;
         let plugins = match setup.side {
-            Side::Host | Side::Native => setup.plugins,
+            Side::Host | Side::Known | Side::New | Side::Native => setup.plugins,
             Side::Empty | Side::ControllerRuntime | Side::KubeRs | Side::Floor => 0,
         };
         let order = Order {
@@ -146,6 +146,7 @@ impl Bench {
             duration: group.window,
             max_requests: MAX_REQUESTS,
             process: server.process(),
+            differ: setup.side == Side::New,
             expected: Expected {
                 allowed: true,
                 operations: setup.work.operations(plugins),
@@ -201,7 +202,7 @@ impl Subject {
     pub fn on(&self, side: Side) -> Self {
         let mut other = self.clone();
         other.setup.side = side;
-        if side != Side::Host {
+        if !side.is_host() {
             other.setup.language = RUST;
         }
         other

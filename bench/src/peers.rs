@@ -33,7 +33,7 @@ impl Side {
         let name = match self {
             Self::ControllerRuntime => "peer-controller-runtime",
             Self::KubeRs | Self::Floor => "peer-kube-rs",
-            Self::Host | Self::Native | Self::Empty => return None,
+            Self::Host | Self::Known | Self::New | Self::Native | Self::Empty => return None,
         };
         Some(profile_directory().join(name))
     }
@@ -96,7 +96,13 @@ mod tests {
             let program = side.peer().unwrap();
             assert!(program.starts_with(profile_directory()), "{program:?}");
         }
-        for side in [Side::Host, Side::Native, Side::Empty] {
+        for side in [
+            Side::Host,
+            Side::Known,
+            Side::New,
+            Side::Native,
+            Side::Empty,
+        ] {
             assert!(side.peer().is_none() && side.is_built(), "{side:?}");
         }
     }

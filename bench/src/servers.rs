@@ -18,8 +18,12 @@ use crate::plugins::{Language, Work};
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Side {
-    /// `tollgate serve`.
+    /// `tollgate serve` with `engine.answerCache: 0`, so that every call runs.
     Host,
+    /// `tollgate serve` as it ships, which knows the answers to the same review from earlier ones.
+    Known,
+    /// The same with reviews that all differ in a value that the plugins read, so that every call runs.
+    New,
     /// The control with the same checks compiled in.
     Native,
     /// The control without any check.
@@ -58,11 +62,19 @@ pub struct Fleet {
 // === impl Side ===
 
 impl Side {
+    /// Whether this is Tollgate.
+    #[must_use]
+    pub fn is_host(self) -> bool {
+        matches!(self, Self::Host | Self::Known | Self::New)
+    }
+
     /// The name in a table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
+            Self::Known => "host, known",
+            Self::New => "host, new",
             Self::Native => "native",
             Self::Empty => "empty native",
             Self::ControllerRuntime => "go webhook",
@@ -79,7 +91,9 @@ impl Setup {
     #[must_use]
     pub fn work(&self) -> String {
         match (self.work, self.side) {
-            (Work::Images, Side::Host) => format!("{}, {}", self.work.name(), self.language.name()),
+            (Work::Images, side) if side.is_host() => {
+                format!("{}, {}", self.work.name(), self.language.name())
+            }
             _ => self.work.name().to_owned(),
         }
     }
@@ -132,6 +146,9 @@ impl Fleet {
             .with("engine.cacheDirectory", code)
             .with("engine.loadTimeout", "5m");
         let (work, plugins) = (setup.work, setup.plugins);
+        if setup.side == Side::Host {
+            configuration = configuration.with("engine.answerCache", 0);
+        }
         work.configure(&setup.language, plugins, &mut configuration);
         let threads = setup.threads.to_string();
         let mut start = Start::default()
@@ -139,7 +156,7 @@ impl Fleet {
             .environment("GOMAXPROCS", &threads);
         if let Some(program) = setup.side.peer() {
             start = self.certificates.give(start.program(program));
-        } else if setup.side != Side::Host {
+        } else if !setup.side.is_host() {
             start = start.program(profile_directory().join("native-control"));
         }
         start = match setup.side {
@@ -148,7 +165,7 @@ impl Fleet {
             _ => start,
         };
         let server = start.start(configuration);
-        if setup.side == Side::Host {
+        if setup.side.is_host() {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;

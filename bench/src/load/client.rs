@@ -1,5 +1,6 @@
 //! An HTTP/1.1 connection over TLS.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,17 +26,69 @@ pub(super) struct Client {
 pub(super) struct Request {
     host: String,
     path: String,
-    body: Bytes,
+    body: Body,
 }
+
+/// The reviews to send.
+enum Body {
+    /// One, again and again.
+    Same(Bytes),
+    /// Each with another value of the label `team`, at this place.
+    Differing {
+        text: Vec<u8>,
+        place: usize,
+        sent: Cell<u32>,
+    },
+}
+
+/// The label that differs, in the reviews of [`crate::documents`].
+const TEAM: &[u8] = br#""team":"blue""#;
+/// The letters of its value.
+const LETTERS: usize = 4;
 
 // === impl Request ===
 
 impl Request {
-    pub(super) fn new(address: SocketAddr, path: &str, body: Vec<u8>) -> Self {
-        Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        path: &str,
+        body: Vec<u8>,
+        differ: bool,
+    ) -> anyhow::Result<Self> {
+        let body = match differ {
+            false => Body::Same(body.into()),
+            true => {
+                let mut windows = body.windows(TEAM.len());
+                let label = windows.position(|window| window == TEAM);
+                let label =
+                    label.context("the review has no label `team` with the value `blue`")?;
+                Body::Differing {
+                    place: label + TEAM.len() - 1 - LETTERS,
+                    text: body,
+                    sent: Cell::new(0),
+                }
+            }
+        };
+        Ok(Self {
             host: address.to_string(),
             path: format!("{path}?timeout=10s"),
-            body: body.into(),
+            body,
+        })
+    }
+
+    /// The next review.
+    fn body(&self) -> Bytes {
+        match &self.body {
+            Body::Same(body) => body.clone(),
+            Body::Differing { text, place, sent } => {
+                let mut number = sent.replace(sent.get().wrapping_add(1));
+                let mut body = text.clone();
+                for letter in &mut body[*place..*place + LETTERS] {
+                    *letter = b'a' + (number % 26) as u8;
+                    number /= 26;
+                }
+                body.into()
+            }
         }
     }
 }
@@ -70,7 +123,7 @@ impl Client {
             .uri(&request.path)
             .header(header::HOST, &request.host)
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(request.body.clone()))?;
+            .body(Full::new(request.body()))?;
         self.sender.ready().await?;
         let answer = self.sender.send_request(message).await?;
         let status = answer.status();

@@ -64,7 +64,8 @@ pub fn latency(host_per_second: f64, go_per_second: Option<f64>) -> Group {
     let peers = peers
         .filter(|side| side.is_built())
         .map(|side| plugins(1).on(side));
-    let subjects = [BASE.on(Side::Native), BASE].into_iter().chain(peers);
+    let subjects = [BASE.on(Side::Native), BASE, BASE.on(Side::Known)].into_iter();
+    let subjects = subjects.chain(peers);
     Group {
         rounds: ROUNDS,
         window: LATENCY_WINDOW,
@@ -80,7 +81,10 @@ fn subjects(bytes: usize) -> Vec<Subject> {
     let others = peers.chain([Side::Native]).map(|side| one.on(side));
     let many = (bytes == MEDIUM).then_some(MANY_VALIDATORS);
     let counts = VALIDATORS.into_iter().chain(many);
-    let hosts = counts.map(|count| at(bytes, Work::ReadsFields, count));
+    let hosts = counts.flat_map(|count| {
+        let running = at(bytes, Work::ReadsFields, count);
+        [Side::Host, Side::Known, Side::New].map(|side| running.on(side))
+    });
     others.chain(hosts).collect()
 }
 

@@ -81,7 +81,7 @@ fn row(subject: &Subject, figures: &Figures, results: &Results) -> String {
     let setup = &subject.setup;
     let native = results.get(&subject.on(Side::Native));
     let ratio = match (setup.side, native) {
-        (Side::Host, Some(native)) => format!("{:.2}", figures.cpu() / native.cpu()),
+        (side, Some(native)) if side.is_host() => format!("{:.2}", figures.cpu() / native.cpu()),
         _ => String::new(),
     };
     let plugins = match setup.plugins {

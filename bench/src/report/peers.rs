@@ -33,66 +33,66 @@ struct Measured {
     rounds: Vec<f64>,
 }
 
-const RATIOS: [Ratio; 16] = [
+const RATIOS: [Ratio; 26] = [
     Ratio {
         id: "P1",
         what: "20 validators, 5 kB: CPU per request, host / Go webhook with one check",
         target: Some(0.8),
-        rounds: |report| cpu(report, 0, 20, Side::ControllerRuntime),
+        rounds: |report| cpu(report, Side::Host, 0, 20, Side::ControllerRuntime),
     },
     Ratio {
         id: "P1a",
         what: "5 validators, 5 kB: CPU per request, host / Go webhook with one check",
         target: None,
-        rounds: |report| cpu(report, 0, 5, Side::ControllerRuntime),
+        rounds: |report| cpu(report, Side::Host, 0, 5, Side::ControllerRuntime),
     },
     Ratio {
         id: "P1b",
         what: "1 validator, 5 kB: CPU per request, host / Go webhook",
         target: None,
-        rounds: |report| cpu(report, 0, 1, Side::ControllerRuntime),
+        rounds: |report| cpu(report, Side::Host, 0, 1, Side::ControllerRuntime),
     },
     Ratio {
         id: "P1c",
         what: "1 validator, 93 kB: CPU per request, host / Go webhook",
         target: None,
-        rounds: |report| cpu(report, 1, 1, Side::ControllerRuntime),
+        rounds: |report| cpu(report, Side::Host, 1, 1, Side::ControllerRuntime),
     },
     Ratio {
         id: "P1d",
         what: "1 validator, 0.9 MB: CPU per request, host / Go webhook",
         target: None,
-        rounds: |report| cpu(report, 2, 1, Side::ControllerRuntime),
+        rounds: |report| cpu(report, Side::Host, 2, 1, Side::ControllerRuntime),
     },
     Ratio {
         id: "P2",
         what: "1 validator, 5 kB: CPU per request, host / kube-rs webhook",
         target: Some(0.8),
-        rounds: |report| cpu(report, 0, 1, Side::KubeRs),
+        rounds: |report| cpu(report, Side::Host, 0, 1, Side::KubeRs),
     },
     Ratio {
         id: "P3a",
         what: "1 validator, 93 kB: CPU per request, host / kube-rs webhook",
         target: Some(0.3),
-        rounds: |report| cpu(report, 1, 1, Side::KubeRs),
+        rounds: |report| cpu(report, Side::Host, 1, 1, Side::KubeRs),
     },
     Ratio {
         id: "P3b",
         what: "1 validator, 0.9 MB: CPU per request, host / kube-rs webhook",
         target: Some(0.3),
-        rounds: |report| cpu(report, 2, 1, Side::KubeRs),
+        rounds: |report| cpu(report, Side::Host, 2, 1, Side::KubeRs),
     },
     Ratio {
         id: "P3c",
         what: "20 validators, 93 kB: CPU per request, host / kube-rs webhook with one check",
         target: None,
-        rounds: |report| cpu(report, 1, 20, Side::KubeRs),
+        rounds: |report| cpu(report, Side::Host, 1, 20, Side::KubeRs),
     },
     Ratio {
         id: "P3d",
         what: "20 validators, 0.9 MB: CPU per request, host / kube-rs webhook with one check",
         target: None,
-        rounds: |report| cpu(report, 2, 20, Side::KubeRs),
+        rounds: |report| cpu(report, Side::Host, 2, 20, Side::KubeRs),
     },
     Ratio {
         id: "P3e",
@@ -111,45 +111,91 @@ const RATIOS: [Ratio; 16] = [
         id: "P4a",
         what: "one more validator, from 1 to 20, 5 kB: CPU / a whole request of the native control",
         target: Some(0.18),
-        rounds: |report| {
-            let slopes = report
-                .results(GROUPS[0])?
-                .slopes(&plugins(1), &plugins(20))?;
-            Ok(divided(
-                slopes,
-                &rounds(report, 0, &plugins(1).on(Side::Native))?,
-            ))
-        },
+        rounds: |report| slope(report, Side::Host),
     },
     Ratio {
         id: "P4b",
         what: "one more validator, 5 kB: CPU from 5 to 100, relative to that from 1 to 5, minus one",
         target: Some(0.15),
-        rounds: |report| {
-            let results = report.results(GROUPS[0])?;
-            let few = results.slopes(&plugins(1), &plugins(5))?;
-            let many = results.slopes(&plugins(5), &plugins(MANY_VALIDATORS))?;
-            let ratios = divided(many, &few).into_iter();
-            Ok(ratios.map(|ratio| ratio - 1.0).collect())
-        },
+        rounds: |report| flatness(report, Side::Host),
     },
     Ratio {
         id: "P6a",
         what: "5 validators at half of the saturating rate: p99, host / native control",
         target: Some(1.5),
-        rounds: |report| p99(report, &BASE.on(Side::Native)),
+        rounds: |report| p99(report, Side::Host, &BASE.on(Side::Native)),
     },
     Ratio {
         id: "P6b",
         what: "5 validators at half of the saturating rate: p99, host / Go webhook with one check",
         target: Some(1.0),
-        rounds: |report| p99(report, &plugins(1).on(Side::ControllerRuntime)),
+        rounds: |report| p99(report, Side::Host, &plugins(1).on(Side::ControllerRuntime)),
     },
     Ratio {
         id: "P6c",
         what: "5 validators at half of the saturating rate: p99, host / kube-rs webhook with one check",
         target: None,
-        rounds: |report| p99(report, &plugins(1).on(Side::KubeRs)),
+        rounds: |report| p99(report, Side::Host, &plugins(1).on(Side::KubeRs)),
+    },
+    Ratio {
+        id: "P1k",
+        what: "20 validators with known answers, 5 kB: CPU per request, host / Go webhook with one check",
+        target: Some(0.8),
+        rounds: |report| cpu(report, Side::Known, 0, 20, Side::ControllerRuntime),
+    },
+    Ratio {
+        id: "P1n",
+        what: "20 validators, new reviews, 5 kB: CPU per request, host / Go webhook with one check",
+        target: None,
+        rounds: |report| cpu(report, Side::New, 0, 20, Side::ControllerRuntime),
+    },
+    Ratio {
+        id: "P2k",
+        what: "1 validator with known answers, 5 kB: CPU per request, host / kube-rs webhook",
+        target: Some(0.8),
+        rounds: |report| cpu(report, Side::Known, 0, 1, Side::KubeRs),
+    },
+    Ratio {
+        id: "P2n",
+        what: "1 validator, new reviews, 5 kB: CPU per request, host / kube-rs webhook",
+        target: None,
+        rounds: |report| cpu(report, Side::New, 0, 1, Side::KubeRs),
+    },
+    Ratio {
+        id: "P3k",
+        what: "1 validator with known answers, 93 kB: CPU per request, host / kube-rs webhook",
+        target: Some(0.3),
+        rounds: |report| cpu(report, Side::Known, 1, 1, Side::KubeRs),
+    },
+    Ratio {
+        id: "P3l",
+        what: "1 validator with known answers, 0.9 MB: CPU per request, host / kube-rs webhook",
+        target: Some(0.3),
+        rounds: |report| cpu(report, Side::Known, 2, 1, Side::KubeRs),
+    },
+    Ratio {
+        id: "P4k",
+        what: "one more validator with known answers, from 1 to 20, 5 kB: CPU / a request of the native control",
+        target: Some(0.18),
+        rounds: |report| slope(report, Side::Known),
+    },
+    Ratio {
+        id: "P4l",
+        what: "one more validator with known answers, 5 kB: CPU from 5 to 100, relative to 1 to 5, minus one",
+        target: Some(0.15),
+        rounds: |report| flatness(report, Side::Known),
+    },
+    Ratio {
+        id: "P6k",
+        what: "5 validators with known answers at half of the saturating rate: p99, host / native control",
+        target: Some(1.5),
+        rounds: |report| p99(report, Side::Known, &BASE.on(Side::Native)),
+    },
+    Ratio {
+        id: "P6l",
+        what: "5 validators with known answers at half of the saturating rate: p99, host / Go webhook",
+        target: Some(1.0),
+        rounds: |report| p99(report, Side::Known, &plugins(1).on(Side::ControllerRuntime)),
     },
 ];
 
@@ -249,13 +295,36 @@ fn measured(report: &Report) -> Vec<Measured> {
 }
 
 /// Returns the CPU of the host with some validators, divided by that of a side with one check.
-fn cpu(report: &Report, size: usize, validators: usize, side: Side) -> anyhow::Result<Vec<f64>> {
-    let host = at(OBJECTS[size], Work::ReadsFields, validators);
+fn cpu(
+    report: &Report,
+    host: Side,
+    size: usize,
+    validators: usize,
+    side: Side,
+) -> anyhow::Result<Vec<f64>> {
+    let host = at(OBJECTS[size], Work::ReadsFields, validators).on(host);
     let other = at(OBJECTS[size], Work::ReadsFields, 1).on(side);
     Ok(divided(
         rounds(report, size, &host)?,
         &rounds(report, size, &other)?,
     ))
+}
+
+/// Returns the CPU of one more validator, divided by that of a whole request of the native control.
+fn slope(report: &Report, host: Side) -> anyhow::Result<Vec<f64>> {
+    let results = report.results(GROUPS[0])?;
+    let slopes = results.slopes(&plugins(1).on(host), &plugins(20).on(host))?;
+    let native = rounds(report, 0, &plugins(1).on(Side::Native))?;
+    Ok(divided(slopes, &native))
+}
+
+/// Returns how much more one more validator takes among many than among few.
+fn flatness(report: &Report, host: Side) -> anyhow::Result<Vec<f64>> {
+    let results = report.results(GROUPS[0])?;
+    let [one, five, many] = [1, 5, MANY_VALIDATORS].map(|count| plugins(count).on(host));
+    let few = results.slopes(&one, &five)?;
+    let ratios = divided(results.slopes(&five, &many)?, &few);
+    Ok(ratios.into_iter().map(|ratio| ratio - 1.0).collect())
 }
 
 /// Returns the CPU per request in each round.
@@ -265,9 +334,9 @@ fn rounds(report: &Report, size: usize, subject: &Subject) -> anyhow::Result<Vec
 }
 
 /// Returns the p99 of the host with five validators, divided by that of another subject.
-fn p99(report: &Report, other: &Subject) -> anyhow::Result<Vec<f64>> {
+fn p99(report: &Report, host: Side, other: &Subject) -> anyhow::Result<Vec<f64>> {
     let results = report.results(LATENCY)?;
-    let host = results.of(&BASE)?.latencies_at(0.99);
+    let host = results.of(&BASE.on(host))?.latencies_at(0.99);
     Ok(divided(host, &results.of(other)?.latencies_at(0.99)))
 }
 

@@ -49,7 +49,7 @@ fn line(subject: &Subject, figures: &Figures, results: &Results) -> String {
     let setup = &subject.setup;
     let native = results.get(&subject.on(Side::Native));
     let ratio = match (setup.side, native) {
-        (Side::Host, Some(native)) => format!("{:.2}", figures.cpu() / native.cpu()),
+        (side, Some(native)) if side.is_host() => format!("{:.2}", figures.cpu() / native.cpu()),
         _ => String::new(),
     };
     let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|share| figures.latency(share) / 1e3);

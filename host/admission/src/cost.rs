@@ -22,6 +22,8 @@ pub struct Cost {
     pub fuel: u64,
     /// Highest fuel of one call. Limits count each call on its own.
     pub fuel_of_one_call: u64,
+    /// Number of these calls that did not run, because the answer of an earlier call was known to be theirs.
+    pub reused: u32,
 }
 
 // === impl Phase ===

@@ -160,6 +160,7 @@ impl Serve {
         let others = last_good.as_ref().map(LastGood::limits).unwrap_or_default();
         let options = Options {
             others: &others,
+            reuses_answers: true,
             namespaces: resources.as_ref().map(CustomResources::namespaces),
             tables: resources.as_ref().map(CustomResources::tables),
             authorizer: resources.as_ref().map(CustomResources::authorizer),

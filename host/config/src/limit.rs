@@ -158,6 +158,8 @@ limits! {
         "semaphore below the size of the instance pool", "none: HTTP 429 with Retry-After";
     MAX_MEMORY = "engine.maxMemory" Bytes 512 * MI, 64 * MI => 1024 * GI,
         "counted when a linear memory is created or grows", "none: HTTP 429 with Retry-After";
+    ANSWER_CACHE = "engine.answerCache" Bytes 8 * MI, 0 => GI,
+        "counted when an answer is kept, with all that the plugin was told; 0 keeps none", "none: the plugin's kept answers are forgotten";
     MAX_WASM_STACK = "engine.maxWasmStack" Bytes 512 * KI, 64 * KI => 8 * MI,
         "wasmtime's stack limit, the same for every plugin", "trap";
     MAX_PLUGIN = "engine.maxPlugin" Bytes 64 * MI, KI => GI,

@@ -92,6 +92,8 @@ pub struct EngineConfig {
     pub max_concurrent_calls: u32,
     /// Maximum size of the linear memories of all calls together.
     pub max_memory_bytes: u64,
+    /// Memory for answers that later calls may be given. With 0, every call runs.
+    pub answer_cache_bytes: u64,
     /// Size of the WebAssembly stack of one call.
     pub max_wasm_stack_bytes: u64,
     /// Maximum size of a plugin's file.
@@ -335,6 +337,7 @@ impl EngineConfig {
                 limit::MAX_CONCURRENT_CALLS.default_u32(),
             ),
             max_memory_bytes: fields.amount(&limit::MAX_MEMORY, limit::MAX_MEMORY.default),
+            answer_cache_bytes: fields.amount(&limit::ANSWER_CACHE, limit::ANSWER_CACHE.default),
             max_wasm_stack_bytes: fields
                 .amount(&limit::MAX_WASM_STACK, limit::MAX_WASM_STACK.default),
             max_plugin_bytes: fields.amount(&limit::MAX_PLUGIN, limit::MAX_PLUGIN.default),

@@ -38,6 +38,7 @@ pub enum Mutation {
 }
 
 /// An answer in the types of the bindings. The host reads it after the guest has stopped.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum RawAnswer {
     Mutation(types::Mutation),
     Verdict(Verdict),
@@ -51,6 +52,41 @@ const MAX_CAUSES: usize = 256;
 // === impl RawAnswer ===
 
 impl RawAnswer {
+    /// The length of its texts, about.
+    pub(super) fn bytes(&self) -> usize {
+        const SMALL: usize = 64;
+        let place = |PlaceValue { path, value }: &PlaceValue| {
+            let (NewValue::Json(value) | NewValue::Text(value)) = value;
+            SMALL + path.len() + value.len()
+        };
+        match self {
+            Self::Verdict(Verdict::Allow) | Self::Mutation(types::Mutation::Unchanged) => 0,
+            Self::Verdict(Verdict::Deny(denial))
+            | Self::Mutation(types::Mutation::Deny(denial)) => {
+                let causes = denial.causes.iter().map(|cause| {
+                    let field = cause.field.as_ref().map_or(0, String::len);
+                    2 * SMALL + field + cause.message.len()
+                });
+                SMALL + denial.message.len() + causes.sum::<usize>()
+            }
+            Self::Mutation(types::Mutation::JsonPatch(operations)) => {
+                let operations = operations.iter().map(|operation| match operation {
+                    PatchOperation::Add(at)
+                    | PatchOperation::Replace(at)
+                    | PatchOperation::Test(at) => place(at),
+                    PatchOperation::Remove(path) => SMALL + path.len(),
+                    PatchOperation::Move(places) | PatchOperation::Copy(places) => {
+                        SMALL + places.from.len() + places.path.len()
+                    }
+                });
+                operations.sum()
+            }
+            Self::Mutation(types::Mutation::MergePatch(text) | types::Mutation::Object(text)) => {
+                text.len()
+            }
+        }
+    }
+
     /// Reads the answer.
     ///
     /// `object` is the object as the user sent it; its names may be repeated in texts. `memory` opens an account

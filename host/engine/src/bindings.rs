@@ -19,6 +19,7 @@ pub mod every_plugin {
         ",
         world: "tollgate:host/every-plugin",
         exports: { default: async },
+        additional_derives: [PartialEq],
     });
 }
 

@@ -11,6 +11,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use super::access::Asking;
 use super::answer::{Answer, RawAnswer};
+use super::answers::{Kept, Transcript};
 use super::bindings::types::{Configured, Manifest};
 use super::exhaustion::Exhaustion;
 use super::fault::{Ended, Fault, Instantiating, Stop, is_for_want_of_memory};
@@ -56,6 +57,8 @@ pub struct CallReport {
     images: Option<Box<images::Asking>>,
     /// Number of log lines that the call has written.
     log_lines: u32,
+    /// Whether this is what an earlier call has answered, and no code ran.
+    pub is_reused: bool,
 }
 
 /// What the host has to find out before it makes a call again.
@@ -113,6 +116,7 @@ impl CallReport {
             answers: None,
             images: None,
             log_lines,
+            is_reused: false,
         }
     }
 }
@@ -163,6 +167,9 @@ impl Guest {
         // The clock is read once for all that begins now. Reading it takes as long as a small host function.
         let mut began = Instant::now();
         let deadline = deadline.min(engine.longest_from(began, &self.limits));
+        if let Some(report) = self.recall(engine, phase, subject, began, deadline) {
+            return report;
+        }
         let mut tenant = None;
         if self.tenant.is_some() {
             // Boxed, because calls of the cluster's plugins shall not be larger for it.
@@ -213,6 +220,43 @@ impl Guest {
             }
             before = Some(report);
         }
+    }
+
+    /// Makes the report of a call whose answer is known from an earlier one.
+    fn recall(
+        &self,
+        engine: &Engine,
+        phase: Phase,
+        subject: &Subject,
+        began: Instant,
+        deadline: Instant,
+    ) -> Option<CallReport> {
+        let answers = engine.reuses_answers.then_some(self.answers.as_ref())??;
+        if began >= deadline || subject.request.is_secret() {
+            return None;
+        }
+        let namespaces = engine.namespaces.as_ref();
+        let kept = answers.recall(phase, subject, namespaces, subject.is_update())?;
+        let memory = || subject.request.memory.part();
+        let answer = kept.answer.clone();
+        let result = answer.read(Secrecy::Open, None, &self.limits, memory);
+        let spent = began.elapsed();
+        Some(CallReport {
+            result,
+            warnings: kept.warnings.clone(),
+            annotations: kept.annotations.clone(),
+            secrecy: Secrecy::Open,
+            grounds: kept.grounds,
+            fuel: kept.fuel,
+            cpu: spent,
+            wall: spent,
+            memory_bytes: kept.memory_bytes,
+            awaits: None,
+            answers: None,
+            images: None,
+            log_lines: 0,
+            is_reused: true,
+        })
     }
 
     /// Waits until the namespace of the plugin has budget left. Returns nothing if nothing limits it.
@@ -282,6 +326,11 @@ impl Guest {
         if earlier.images.is_some() {
             state.images = earlier.images;
         }
+        let answers = self.answers.as_ref().filter(|answers| {
+            engine.reuses_answers && secrecy == Secrecy::Open && answers.wants_transcript()
+        });
+        state.transcript = answers.map(|_| Transcript::default());
+        let with_grounds = state.is_update;
         let cpu_time = self.limits.cpu_time * linked.runtime.cpu_factor();
         let mut store = linked.store(
             engine,
@@ -318,6 +367,7 @@ impl Guest {
         // The clock is read once: for the end of the last slice, and for the end of the call.
         let end = meter.finish();
         let cpu = meter.cpu();
+        let transcript = state.complete_transcript();
         let stop = outcome.as_ref().err();
         let awaits = match stop.and_then(|error| error.downcast_ref::<Stop>()) {
             Some(Stop::AwaitsNamespace) => Some(Awaits::Namespace),
@@ -342,8 +392,10 @@ impl Guest {
             output_bytes: self.limits.output_bytes,
             refused: state.refused.clone(),
         };
+        let mut kept = None;
         let result = match outcome {
             Ok(answer) => {
+                kept = transcript.map(|transcript| (transcript, answer.clone()));
                 // Use the names that the user sent. An earlier plugin may have added other names.
                 let known = state.subject.as_ref().and_then(|subject| {
                     let request = &subject.request;
@@ -362,6 +414,21 @@ impl Guest {
                 &engine.exhaustion,
             ))),
         };
+        match (answers, kept) {
+            (Some(answers), Some((transcript, answer))) if result.is_ok() => {
+                let kept = Kept {
+                    answer,
+                    warnings: state.warnings.clone(),
+                    annotations: state.annotations.clone(),
+                    grounds: state.grounds,
+                    fuel,
+                    memory_bytes: state.memory_bytes,
+                };
+                answers.keep(&self.name, phase, with_grounds, transcript, kept);
+            }
+            (Some(answers), _) => answers.rest(),
+            (None, _) => {}
+        }
         let result = match result {
             Err(CallError::Fault(fault)) if state.secrecy.withholds() => {
                 Err(CallError::Fault(fault.without_plugins_words()))
@@ -388,6 +455,7 @@ impl Guest {
             answers: state.access,
             images: state.images,
             log_lines: state.log_lines.max(lines_before),
+            is_reused: false,
         }
     }
 

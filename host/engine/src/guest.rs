@@ -13,6 +13,7 @@ use wasmparser::{Instance, Parser, Payload};
 use wasmtime::component::{Component, InstancePre};
 
 use super::access::{self, Grant};
+use super::answers::Answers;
 use super::bindings::EveryPluginIndices;
 use super::bindings::types::{Mutation, Verdict};
 use super::export::Export;
@@ -38,6 +39,8 @@ pub struct Guest {
     pub(super) access: Option<Grant>,
     /// What the plugin may have verified. None without the capability `images`.
     pub(super) images: Option<images::Grant>,
+    /// What earlier calls have answered. None if answers are not reused.
+    pub(super) answers: Option<Arc<Answers>>,
     /// The namespace that the plugin is confined to, whose budget pays for its calls.
     pub(super) tenant: Option<Arc<str>>,
 }
@@ -334,6 +337,7 @@ impl Guest {
             lookups: Bound::new(Lookups::new(), no_tables()),
             access: has_access.then(|| Grant::new(Access::default(), tenant.clone())),
             images: has_images.then(|| images::Grant::of_tenant(tenant.is_some())),
+            answers: engine.answers.as_ref().map(Answers::new).map(Arc::new),
             tenant,
         })
     }
@@ -391,6 +395,8 @@ impl Guest {
             lookups: self.lookups.clone(),
             access: self.access.clone(),
             images: self.images.clone(),
+            // Other limits can have other answers.
+            answers: None,
             tenant: self.tenant.clone(),
         }
     }

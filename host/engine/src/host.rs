@@ -12,12 +12,12 @@
 use std::ops::ControlFlow;
 use std::time::UNIX_EPOCH;
 
-use tollgate_admission::namespaces::OfRequest;
 use tollgate_admission::review::request;
 use tollgate_json::document::{Json, Number, Pattern, PointerError, sensible_capacity};
 use wasmtime::component::Linker;
 use wasmtime::{StoreContextMut, Trap};
 
+use super::answers::{self, Question, Scalar, Told};
 use super::bindings::review::Part;
 use super::bindings::types::{
     AdmissionRequest, GroupVersionKind, GroupVersionResource, Node, Operation, Value,
@@ -25,7 +25,6 @@ use super::bindings::types::{
 use super::bindings::{clock, logging};
 use super::fault::{Abort, Stop};
 use super::grounds::Depth;
-use super::namespaces::namespace_now;
 use super::state::{CallState, Subject};
 use super::{FUEL_PER_BYTE, FUEL_PER_CALL, FUEL_PER_MATCH, FUEL_PER_NODE};
 
@@ -101,6 +100,9 @@ fn request(mut host: Host<'_>) -> wasmtime::Result<AdmissionRequest> {
 
 fn get(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Value>> {
     let found = find(&mut host, part, at, Depth::Value)?;
+    tells(&mut host, found.as_ref().map_or(0, text_bytes), || {
+        (Question::Get(part, at.into()), Told::value(found.as_ref()))
+    });
     let Some(value) = found else { return Ok(None) };
     charge_bytes(&mut host, text_bytes(&value))?;
     if is_scalar(&value) {
@@ -111,12 +113,17 @@ fn get(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Valu
 
 fn get_json(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<String>> {
     let found = find(&mut host, part, at, Depth::All)?;
-    let Some(value) = found else { return Ok(None) };
+    let question = || Question::GetJson(part, at.into());
+    let Some(value) = found else {
+        tells(&mut host, 0, || (question(), Told::Json(None)));
+        return Ok(None);
+    };
     // The size of the review, which the host accepted, bounds this write. The plugin pays for the text before it gets
     // it.
     let text = value.to_text();
     charge_bytes(&mut host, text.len())?;
     reads(&mut host, part, at, &value);
+    tells(&mut host, text.len(), || (question(), Told::json(&text)));
     Ok(Some(text))
 }
 
@@ -151,19 +158,32 @@ fn get_many(
         }
         values.push(found.as_ref().map(contract_value));
     }
+    let bytes = usize::try_from(wanted_bytes).unwrap_or(usize::MAX);
+    tells(&mut host, bytes, || {
+        let pointers = pointers.iter().map(|at| at.as_str().into());
+        let told = values.iter().map(|value| value.clone().map(Scalar::from));
+        let question = Question::GetMany(part, pointers.collect());
+        (question, Told::Values(told.collect()))
+    });
     Ok(values)
 }
 
 fn keys(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Vec<String>>> {
     let found = find(&mut host, part, at, Depth::Names)?;
-    let Some(members) = found.as_ref().and_then(Json::as_object) else {
+    let members = found.as_ref().and_then(Json::as_object);
+    let bytes = members.map_or(0, |members| members.keys().map(|name| name.len()).sum());
+    tells(&mut host, bytes, || {
+        let names = members.map(|members| members.keys().map(|name| &**name));
+        (Question::Keys(part, at.into()), Told::names(names))
+    });
+    let Some(members) = members else {
         return Ok(None);
     };
     if matches!(part, Part::Object | Part::OldObject) {
         host.data_mut().secrecy.reads_names(at);
     }
     charge_nodes(&mut host, members.len())?;
-    charge_bytes(&mut host, members.keys().map(|name| name.len()).sum())?;
+    charge_bytes(&mut host, bytes)?;
     Ok(Some(members.keys().map(|name| name.to_string()).collect()))
 }
 
@@ -172,6 +192,9 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
     let tokens = Pattern::parse(pattern).map_err(|error| malformed(&error))?;
     host.data_mut().records(part, pattern, true);
     let Some(document) = document(&mut host, part)? else {
+        tells(&mut host, 0, || {
+            (Question::Select(part, pattern.into()), Told::nodes(&[], 0))
+        });
         return Ok(Vec::new());
     };
     let has_star = pattern.split('/').any(|token| token == "*");
@@ -182,7 +205,8 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
     let mut nodes = Vec::new();
     let mut wanted_bytes: u64 = 0;
     // Both closures pay from the same fuel.
-    let purse = std::cell::Cell::new(host.get_fuel()?);
+    let purse_before = host.get_fuel()?;
+    let purse = std::cell::Cell::new(purse_before);
     let pay = |amount: u64| match purse.get().checked_sub(amount) {
         Some(rest) => {
             purse.set(rest);
@@ -228,6 +252,14 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
         ControlFlow::Break(Some(stop)) => return Err(stop.into()),
     }
     host.set_fuel(purse.get())?;
+    let bytes = usize::try_from(wanted_bytes).unwrap_or(usize::MAX);
+    tells(&mut host, bytes, || {
+        let spent = purse_before - purse.get();
+        (
+            Question::Select(part, pattern.into()),
+            Told::nodes(&nodes, spent),
+        )
+    });
     Ok(nodes)
 }
 
@@ -236,6 +268,7 @@ fn warn(mut host: Host<'_>, message: String) -> wasmtime::Result<()> {
     let state = host.data_mut();
     subject_of(state)?;
     state.take(message.len())?;
+    state.says();
     if state.warnings.len() < state.limits.warnings as usize {
         let message = state.secrecy.text(cut(message));
         state.warnings.push(message);
@@ -248,6 +281,7 @@ fn annotate(mut host: Host<'_>, key: String, value: String) -> wasmtime::Result<
     let state = host.data_mut();
     subject_of(state)?;
     state.take(key.len() + value.len())?;
+    state.says();
     if state.annotations.len() < state.limits.annotations as usize {
         // The plugin chooses the key, so the key can carry content too.
         let key = if state.secrecy.withholds() {
@@ -339,23 +373,16 @@ fn subject_of(state: &CallState) -> wasmtime::Result<&Subject> {
 }
 
 fn document(host: &mut Host<'_>, part: Part) -> wasmtime::Result<Option<Json>> {
-    let state = host.data_mut();
+    let state = host.data();
     let subject = subject_of(state)?;
-    Ok(match part {
-        Part::Object => subject.object.clone(),
-        Part::OldObject => subject.request.old_object.clone(),
-        Part::Options => subject.request.options.clone(),
-        Part::Request => Some(subject.request.document.clone()),
-        Part::Namespace => {
-            let (request, object) = (&subject.request, subject.object.as_ref());
-            match namespace_now(state.namespaces.as_ref(), request, object) {
-                OfRequest::None => None,
-                OfRequest::Known(namespace) => Some(namespace.document().clone()),
-                OfRequest::Failed(what) => return Err(Stop::Namespace(what).into()),
-                OfRequest::Awaited(_) => return Err(Stop::AwaitsNamespace.into()),
-            }
-        }
-    })
+    Ok(answers::document(subject, state.namespaces.as_ref(), part)?)
+}
+
+/// Writes down what the plugin asked and was told, if the call is written down.
+fn tells(host: &mut Host<'_>, bytes: usize, entry: impl FnOnce() -> (Question, Told)) {
+    if let Some(transcript) = &mut host.data_mut().transcript {
+        transcript.adds(bytes, entry);
+    }
 }
 
 fn find(host: &mut Host<'_>, part: Part, at: &str, depth: Depth) -> wasmtime::Result<Option<Json>> {
@@ -406,7 +433,9 @@ fn reads(host: &mut Host<'_>, part: Part, at: &str, value: &Json) {
     }
 }
 
+/// Charges a call of a host function. Each host function begins with it.
 pub(super) fn charge(host: &mut Host<'_>, bytes: usize, nodes: usize) -> wasmtime::Result<()> {
+    host.data_mut().host_calls += 1;
     let amount = FUEL_PER_CALL
         .saturating_add((bytes as u64).saturating_mul(FUEL_PER_BYTE))
         .saturating_add((nodes as u64).saturating_mul(FUEL_PER_NODE));
@@ -442,11 +471,11 @@ fn is_scalar(value: &Json) -> bool {
     !matches!(value, Json::Array(_) | Json::Object(_))
 }
 
-fn text_bytes(value: &Json) -> usize {
+pub(super) fn text_bytes(value: &Json) -> usize {
     value.as_text().map_or(0, str::len)
 }
 
-fn contract_value(value: &Json) -> Value {
+pub(super) fn contract_value(value: &Json) -> Value {
     match value {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Boolean(*value),

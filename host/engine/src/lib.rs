@@ -12,6 +12,7 @@
 
 mod access;
 mod answer;
+mod answers;
 #[doc(hidden)]
 pub mod bindings;
 mod call;
@@ -68,6 +69,7 @@ pub use secrecy::{Secrecy, WITHHELD, goes_by_content, is_content};
 pub use state::{CallState, Subject};
 pub use store::{Code, Key, Store, Writing};
 
+use answers::AnswerMemory;
 use exhaustion::Exhaustion;
 use linkers::Linkers;
 use tenants::Tenants;
@@ -209,6 +211,10 @@ pub struct Engine {
     /// The budget of plugins of namespaces; `None` if nothing limits them beyond their own limits.
     tenants: Option<Arc<Tenants>>,
     exhaustion: Exhaustion,
+    /// The memory for answers that later calls may be given; `None` if every call runs.
+    answers: Option<Arc<AnswerMemory>>,
+    /// Whether the calls of this engine use these answers, and add to them.
+    reuses_answers: bool,
     /// The record of the reads of calls. The server records none.
     reads: Option<Arc<Reads>>,
     /// Where the host does its own costly work for reviews.
@@ -426,6 +432,8 @@ impl Engine {
             images: None,
             tenants: None,
             exhaustion: Exhaustion::default(),
+            answers: None,
+            reuses_answers: false,
             reads: None,
             offload: Offload::beside_the_servers(),
         })
@@ -500,6 +508,17 @@ impl Engine {
         }
     }
 
+    /// Returns the same engine with memory in bytes for answers of earlier calls. A call that would ask the same and be
+    /// told the same as an earlier one gets its answer. Without this, every call runs.
+    #[must_use]
+    pub fn with_answer_cache(self, bytes: u64) -> Self {
+        Self {
+            answers: (bytes > 0).then(|| AnswerMemory::new(bytes)),
+            reuses_answers: bytes > 0,
+            ..self
+        }
+    }
+
     /// Returns the same engine with a budget for the calls of namespaces' plugins.
     #[must_use]
     pub fn with_tenants(self, budget: TenantBudget) -> Self {
@@ -535,6 +554,8 @@ impl Engine {
             offload: Offload::new(1),
             patience: SHADOW_PATIENCE,
             rest: SHADOW_REST,
+            // Their cost is compared with that of other calls.
+            reuses_answers: false,
             ..self.clone()
         }
     }

@@ -10,6 +10,7 @@ use tollgate_lookups::Granted;
 use wasmtime::ResourceLimiter;
 
 use super::access::Asking;
+use super::answers::Transcript;
 use super::bindings::review::Part;
 use super::fault::Stop;
 use super::grounds::{Depth, Grounds};
@@ -65,6 +66,19 @@ pub struct CallState {
     pub(super) log_lines: u32,
     pub(super) dropped_log_lines: u32,
     pub(super) wasi: Option<Box<Wasi>>,
+    /// Number of calls of host functions, without WASI's.
+    pub(super) host_calls: u32,
+    /// What the call asks and is told, if it is written down.
+    pub(super) transcript: Option<Transcript>,
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// Whether the user changes an object that exists. The grounds of an answer count only then.
+    pub(super) fn is_update(&self) -> bool {
+        self.request.received().operation == Operation::Update
+    }
 }
 
 // === impl CallState ===
@@ -79,8 +93,7 @@ impl CallState {
     ) -> Self {
         let request = subject.as_ref().map(|subject| &subject.request);
         let secrecy = Secrecy::of(request.is_some_and(|request| request.is_secret()));
-        let is_update =
-            request.is_some_and(|request| request.received().operation == Operation::Update);
+        let is_update = subject.as_ref().is_some_and(Subject::is_update);
         Self {
             plugin: guest.name.clone(),
             subject,
@@ -110,6 +123,8 @@ impl CallState {
             log_lines: 0,
             dropped_log_lines: 0,
             wasi: None,
+            host_calls: 0,
+            transcript: None,
         }
     }
 
@@ -125,6 +140,22 @@ impl CallState {
         if let Some(reads) = &self.reads {
             reads.add(&self.plugin, part, at, is_pattern);
         }
+    }
+
+    /// Counts a call of a host function that tells the plugin nothing.
+    pub(super) fn says(&mut self) {
+        if let Some(transcript) = &mut self.transcript {
+            transcript.says();
+        }
+    }
+
+    /// Takes the transcript of a call that has ended with an answer, if it has everything that the answer can depend on.
+    pub(super) fn complete_transcript(&mut self) -> Option<Transcript> {
+        let transcript = self.transcript.take()?;
+        let is_complete = transcript.is_complete(self.host_calls)
+            && self.wasi.is_none()
+            && self.secrecy == Secrecy::Open;
+        is_complete.then_some(transcript)
     }
 
     /// Charges bytes that the plugin hands to the host.

@@ -150,6 +150,10 @@ pub struct Called {
     pub members: Vec<Member>,
     /// Fuel that the plugin used.
     pub fuel: u64,
+    /// Number of calls in this that did not run, because the answer of an earlier call was known to be theirs. Their fuel
+    /// is that of the earlier call.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reused: u32,
     /// CPU time that the plugin used, in milliseconds.
     pub cpu_milliseconds: f64,
     /// Wall-clock time, in milliseconds, including the time that the call waited for its turn.
@@ -400,6 +404,7 @@ impl Called {
                 })
                 .collect(),
             fuel: report.cost.fuel,
+            reused: report.cost.reused,
             cpu_milliseconds: milliseconds(report.cost.cpu_time),
             milliseconds: milliseconds(report.cost.duration),
         }
@@ -501,6 +506,11 @@ fn short(text: &str) -> String {
         return text.to_owned();
     }
     one_line(text, Limit::Bytes(LONGEST_NAME_BYTES))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Converts a duration to milliseconds, rounded to the microsecond.

@@ -52,6 +52,9 @@ pub struct Options<'a> {
     pub layout: Option<Limits>,
     /// How code is compiled.
     pub tier: Tier,
+    /// Whether calls may be given the answers of earlier calls, as far as `engine.answerCache` has room. By default, every
+    /// call runs.
+    pub reuses_answers: bool,
     /// The metrics to use. By default, new ones.
     pub metrics: Option<Arc<Metrics>>,
     /// Where the host looks up namespaces. By default, nowhere: plugins that need one have a fault.
@@ -151,6 +154,10 @@ impl Setup {
         let engine = match &config.tenancy {
             Some(tenancy) => engine.with_tenants(tenancy.budget),
             None => engine,
+        };
+        let engine = match options.reuses_answers {
+            true => engine.with_answer_cache(config.engine.answer_cache_bytes),
+            false => engine,
         };
         let loader = Loader::new(
             engine.clone(),

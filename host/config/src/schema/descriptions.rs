@@ -153,6 +153,10 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
         "Maximum size of the linear memories of all calls together.",
     ),
     (
+        "engine.answerCache",
+        "Memory for answers that later calls get if they would ask the same and be told the same. With 0, every call runs.",
+    ),
+    (
         "engine.maxWasmStack",
         "Size of the WebAssembly stack of one call.",
     ),

@@ -48,6 +48,7 @@ fn report(ended: Ended) -> Report {
             cpu_time: Duration::from_millis(2),
             fuel: 7,
             fuel_of_one_call: 7,
+            reused: 0,
         },
         digest: Some("sha256:00".into()),
     }

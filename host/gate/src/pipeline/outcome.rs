@@ -176,6 +176,7 @@ impl Report {
         self.cost.duration += second.cost.duration;
         self.cost.cpu_time += second.cost.cpu_time;
         self.cost.fuel += second.cost.fuel;
+        self.cost.reused += second.cost.reused;
         self.cost.fuel_of_one_call = self.cost.fuel_of_one_call.max(second.cost.fuel_of_one_call);
         self.warnings.extend(second.warnings);
         self.annotations.extend(second.annotations);

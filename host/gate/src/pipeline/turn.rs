@@ -62,6 +62,8 @@ pub(super) struct Called {
     pub(super) grounds: Grounds,
     pub(super) fuel: u64,
     pub(super) fuel_of_one_call: u64,
+    /// Number of calls that were given the answer of an earlier call.
+    pub(super) reused: u32,
     pub(super) cpu: Duration,
     pub(super) wall: Duration,
     /// The members that were asked, if the plugin is a group.
@@ -409,6 +411,7 @@ impl Called {
             grounds: Grounds::default(),
             fuel: 0,
             fuel_of_one_call: 0,
+            reused: 0,
             cpu: Duration::ZERO,
             wall: Duration::ZERO,
             members: Vec::new(),
@@ -420,6 +423,7 @@ impl Called {
     pub(super) fn add_cost(&mut self, further: &Self) {
         self.fuel += further.fuel;
         self.fuel_of_one_call = self.fuel_of_one_call.max(further.fuel_of_one_call);
+        self.reused += further.reused;
         self.cpu += further.cpu;
         self.wall += further.wall;
     }
@@ -430,6 +434,7 @@ impl Called {
             cpu_time: self.cpu,
             fuel: self.fuel,
             fuel_of_one_call: self.fuel_of_one_call,
+            reused: self.reused,
         }
     }
 }
@@ -447,6 +452,7 @@ fn read(report: CallReport) -> Result<Answered, Overload> {
         grounds: report.grounds,
         fuel: report.fuel,
         fuel_of_one_call: report.fuel,
+        reused: report.is_reused.into(),
         cpu: report.cpu,
         wall: report.wall,
         members: Vec::new(),

@@ -59,6 +59,7 @@ struct PhaseMetrics {
     duration: Histogram,
     cpu_seconds: Counter<f64, AtomicU64>,
     fuel: Counter,
+    reused: Counter,
     last_call: Gauge<f64, AtomicU64>,
 }
 
@@ -70,6 +71,7 @@ pub(super) struct PluginFamilies {
     duration: Family<PhaseLabels, Histogram, fn() -> Histogram>,
     cpu_seconds: Family<PhaseLabels, Counter<f64, AtomicU64>>,
     fuel: Family<PhaseLabels, Counter>,
+    reused: Family<PhaseLabels, Counter>,
     excepted: Family<PhaseLabels, Counter>,
     exception_uses: Family<ExceptionLabels, Counter>,
     exception_last_use: Family<ExceptionLabels, Gauge<f64, AtomicU64>>,
@@ -190,6 +192,9 @@ impl PluginMetrics {
         metrics.duration.observe(cost.duration.as_secs_f64());
         metrics.cpu_seconds.inc_by(cost.cpu_time.as_secs_f64());
         metrics.fuel.inc_by(cost.fuel);
+        if cost.reused > 0 {
+            metrics.reused.inc_by(cost.reused.into());
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         metrics.last_call.set(now.unwrap_or_default().as_secs_f64());
     }
@@ -318,6 +323,7 @@ impl PluginFamilies {
             duration: Family::new_with_constructor(|| Histogram::new(CALL_BUCKETS_SECONDS)),
             cpu_seconds: Family::default(),
             fuel: Family::default(),
+            reused: Family::default(),
             excepted: Family::default(),
             exception_uses: Family::default(),
             exception_last_use: Family::default(),
@@ -357,6 +363,11 @@ impl PluginFamilies {
             "plugin_fuel",
             "Fuel that a plugin used",
             families.fuel.clone(),
+        );
+        registry.register(
+            "plugin_reused_answers",
+            "Calls of a plugin that did not run, because the answer of an earlier call was known to be theirs",
+            families.reused.clone(),
         );
         registry.register(
             "plugin_excepted",
@@ -488,6 +499,7 @@ impl PluginFamilies {
             duration: self.duration.get_or_create_owned(&labels),
             cpu_seconds: self.cpu_seconds.get_or_create_owned(&labels),
             fuel: self.fuel.get_or_create_owned(&labels),
+            reused: self.reused.get_or_create_owned(&labels),
             last_call: self.last_call.get_or_create_owned(&labels),
         }
     }
@@ -544,6 +556,7 @@ mod tests {
             cpu_time: Duration::from_millis(500),
             fuel: 1_234,
             fuel_of_one_call: 1_234,
+            reused: 2,
         };
         plugin.call(Phase::Mutate, Outcome::Patched, cost);
         metrics

@@ -1,0 +1,296 @@
+use serde_json::{Value, json};
+use tollgate_admission::namespaces::NoNamespaces;
+use tollgate_admission::review::decode::decode;
+use tollgate_json::document::Json;
+
+use super::*;
+use crate::bindings::review::Part;
+use crate::bindings::types::{Denial, Verdict};
+
+/// A review of an object.
+fn subject(object: &Value) -> Subject {
+    let review = json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "u", "operation": "CREATE", "name": "web", "namespace": "shop",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "object": object,
+        }
+    });
+    let review = decode(review.to_string().as_bytes(), 32).expect("the review can be read");
+    let request = review.request;
+    Subject {
+        object: request.object.clone(),
+        request: Arc::new(request),
+    }
+}
+
+fn answers(bytes: u64) -> Answers {
+    Answers::new(&AnswerMemory::new(bytes))
+}
+
+fn get(at: &str) -> Question {
+    Question::Get(Part::Object, at.into())
+}
+
+fn kept(message: Option<&str>, fuel: u64) -> Kept {
+    let verdict = match message {
+        None => Verdict::Allow,
+        Some(message) => Verdict::Deny(Denial {
+            message: message.to_owned(),
+            code: None,
+            reason: None,
+            causes: Vec::new(),
+        }),
+    };
+    Kept {
+        answer: RawAnswer::Verdict(verdict),
+        warnings: Vec::new(),
+        annotations: Vec::new(),
+        grounds: Grounds::default(),
+        fuel,
+        memory_bytes: 0,
+    }
+}
+
+/// What a call asks about this object, and what it is told.
+fn transcript(subject: &Subject, questions: &[Question]) -> Transcript {
+    let mut transcript = Transcript::default();
+    for question in questions {
+        let told = question.ask(subject, &nowhere(), u64::MAX);
+        let told = told.expect("the answer is short");
+        transcript.adds(0, || (question.clone(), told));
+    }
+    transcript
+}
+
+fn nowhere() -> NoNamespaces {
+    NoNamespaces::because("a test needs none")
+}
+
+// === impl Answers ===
+
+impl Answers {
+    fn keeps(&self, subject: &Subject, questions: &[Question], kept: Kept) {
+        let plugin = PluginName::parse("a").expect("it is a name");
+        let transcript = transcript(subject, questions);
+        self.keep(&plugin, Phase::Validate, false, transcript, kept);
+    }
+
+    fn recalls(&self, subject: &Subject) -> Option<u64> {
+        let kept = self.recall(Phase::Validate, subject, &nowhere(), false)?;
+        Some(kept.fuel)
+    }
+}
+
+#[test]
+fn call_gets_the_answer_of_one_that_was_told_the_same() {
+    let answers = answers(1 << 20);
+    let blue = subject(&json!({"metadata": {"labels": {"team": "blue"}, "name": "one"}}));
+    let red = subject(&json!({"metadata": {"labels": {"team": "red"}, "name": "one"}}));
+    let team = get("/metadata/labels/team");
+    answers.keeps(&blue, std::slice::from_ref(&team), kept(None, 1));
+    assert_eq!(answers.recalls(&red), None);
+    answers.keeps(&red, &[team, get("/metadata/name")], kept(Some("red"), 2));
+    assert_eq!(
+        (answers.recalls(&blue), answers.recalls(&red)),
+        (Some(1), Some(2))
+    );
+    // Only what was asked counts.
+    for (labels, name, expected) in [
+        (json!({"team": "blue"}), "two", Some(1)),
+        (json!({"team": "blue", "tier": "web"}), "one", Some(1)),
+        (json!({"team": "red"}), "two", None),
+        (json!({"team": ["blue"]}), "one", None),
+        (json!({}), "one", None),
+        (json!({"team": null}), "one", None),
+    ] {
+        let other = subject(&json!({"metadata": {"labels": labels, "name": name}}));
+        assert_eq!(answers.recalls(&other), expected, "{labels} {name}");
+    }
+}
+
+#[test]
+fn phases_and_grounds_are_kept_apart() {
+    let answers = answers(1 << 20);
+    let pod = subject(&json!({}));
+    answers.keeps(&pod, &[], kept(None, 1));
+    for (phase, with_grounds, expected) in [
+        (Phase::Validate, false, true),
+        (Phase::Validate, true, false),
+        (Phase::Mutate, false, false),
+        (Phase::Mutate, true, false),
+    ] {
+        let found = answers.recall(phase, &pod, &nowhere(), with_grounds);
+        assert_eq!(found.is_some(), expected, "{phase:?} {with_grounds}");
+    }
+}
+
+#[test]
+fn values_differ_as_plugins_see_them() {
+    let values = [
+        json!(null),
+        json!(false),
+        json!(0),
+        json!(1),
+        json!(1.5),
+        json!(1e300),
+        json!("1"),
+        json!(""),
+        json!([]),
+        json!([1]),
+        json!({}),
+        json!({"a": 1}),
+    ];
+    for (kept_index, one) in values.iter().enumerate() {
+        let answers = answers(1 << 20);
+        answers.keeps(&subject(&json!({"a": one})), &[get("/a")], kept(None, 1));
+        for (index, other) in values.iter().enumerate() {
+            let found = answers.recalls(&subject(&json!({"a": other})));
+            assert_eq!(found.is_some(), index == kept_index, "{one} {other}");
+        }
+    }
+}
+
+#[test]
+fn every_question_tells_objects_apart() {
+    let one = json!({"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b"}], "c": 1}});
+    let others = [
+        json!({"spec": {"containers": [{"name": "a", "image": "y"}, {"name": "b"}], "c": 1}}),
+        json!({"spec": {"containers": [{"name": "a", "image": "x"}], "c": 1}}),
+        json!({"spec": {"containers": [{"name": "a", "image": "x"}, {"image": "x"}], "c": 1}}),
+        json!({"spec": {"containers": {}, "c": 1}}),
+        json!({"spec": {"containers": [], "d": 1}}),
+        json!({}),
+    ];
+    let object = Part::Object;
+    for (question, same) in [
+        (get("/spec/containers"), vec![0, 2]),
+        (Question::GetJson(object, "/spec/containers".into()), vec![]),
+        (
+            Question::GetJson(object, "/spec/c".into()),
+            vec![0, 1, 2, 3],
+        ),
+        (
+            Question::GetMany(
+                object,
+                ["/spec/c".into(), "/spec/containers/0/image".into()].into(),
+            ),
+            vec![1, 2],
+        ),
+        (Question::Keys(object, "/spec".into()), vec![0, 1, 2, 3]),
+        // The fuel of a search is that of all containers, with or without an image.
+        (
+            Question::Select(object, "/spec/containers/*/image".into()),
+            vec![],
+        ),
+        (Question::Select(object, "/spec/c".into()), vec![0, 1, 2, 3]),
+        (
+            Question::Get(Part::OldObject, "/spec".into()),
+            (0..6).collect(),
+        ),
+        (
+            Question::Select(Part::Options, "/*".into()),
+            (0..6).collect(),
+        ),
+    ] {
+        let answers = answers(1 << 20);
+        answers.keeps(
+            &subject(&one),
+            std::slice::from_ref(&question),
+            kept(None, 1),
+        );
+        assert_eq!(answers.recalls(&subject(&one)), Some(1), "{question:?}");
+        for (index, other) in others.iter().enumerate() {
+            let found = answers.recalls(&subject(other));
+            assert_eq!(
+                found.is_some(),
+                same.contains(&index),
+                "{question:?} {other}"
+            );
+        }
+    }
+}
+
+#[test]
+fn long_texts_are_neither_kept_nor_compared() {
+    let long = "a".repeat(20_000);
+    let pod = subject(&json!({"a": long, "b": {"c": long, "d": [1, 2]}, "e": vec![0; 20_000]}));
+    for question in [
+        get("/a"),
+        Question::GetMany(Part::Object, ["/a".into()].into()),
+        Question::GetJson(Part::Object, "".into()),
+        Question::GetJson(Part::Object, "/b".into()),
+        Question::GetJson(Part::Object, "/e".into()),
+        Question::Select(Part::Object, "/e/*".into()),
+    ] {
+        assert_eq!(question.ask(&pod, &nowhere(), 1000), None, "{question:?}");
+    }
+    let mut transcript = Transcript::default();
+    transcript.adds(20_000, || unreachable!("it is too long"));
+    assert!(!transcript.is_complete(1));
+}
+
+#[test]
+fn transcript_lacks_calls_that_are_not_written_down() {
+    let mut transcript = transcript(&subject(&json!({})), &[get("/a")]);
+    assert!(transcript.is_complete(1) && !transcript.is_complete(2));
+    transcript.says();
+    assert!(transcript.is_complete(2));
+}
+
+#[test]
+fn plugin_that_answers_differently_is_run_every_time() {
+    let pod = subject(&json!({"a": 1}));
+    let differing: [(&[Question], Kept); 5] = [
+        (&[get("/a")], kept(Some("no"), 1)),
+        (&[get("/a")], kept(None, 2)),
+        (&[get("/b")], kept(None, 1)),
+        (&[], kept(None, 1)),
+        (&[get("/a"), get("/b")], kept(None, 1)),
+    ];
+    for (questions, other) in differing {
+        let answers = answers(1 << 20);
+        answers.keeps(&pod, &[get("/a")], kept(None, 1));
+        answers.keeps(&pod, &[get("/a")], kept(None, 1));
+        assert!(answers.wants_transcript());
+        answers.keeps(&pod, questions, other);
+        assert!(!answers.wants_transcript(), "{questions:?}");
+        assert_eq!(answers.recalls(&pod), None, "{questions:?}");
+        assert_eq!(answers.memory.used_bytes.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn known_answer_is_compared_now_and_then() {
+    let answers = answers(1 << 20);
+    let pod = subject(&json!({}));
+    answers.keeps(&pod, &[], kept(None, 1));
+    let found = (0..3 * CHECKED).filter(|_| answers.recalls(&pod).is_some());
+    assert_eq!(found.count() as u64, 3 * (CHECKED - 1));
+}
+
+#[test]
+fn memory_is_bounded_and_given_back() {
+    const LIMIT: u64 = 64 << 10;
+    let memory = AnswerMemory::new(LIMIT);
+    let used = || memory.used_bytes.load(Ordering::Relaxed);
+    let plugins: Vec<_> = (0..20).map(|_| Answers::new(&memory)).collect();
+    let mut rested = 0;
+    for value in 0..200 {
+        let pod = subject(&json!({"a": format!("value-{value}")}));
+        for plugin in &plugins {
+            if plugin.wants_transcript() {
+                plugin.keeps(&pod, &[get("/a")], kept(None, value));
+                assert!(used() <= LIMIT, "{}", used());
+            } else {
+                rested += 1;
+            }
+        }
+    }
+    // Answers that help no call are not worth the work.
+    assert!(rested > 1000, "{rested}");
+    drop(plugins);
+    assert_eq!(used(), 0);
+}
