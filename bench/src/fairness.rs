@@ -117,7 +117,7 @@ fn configuration() -> Configuration {
     let rules = json!([{
         "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"],
     }]);
-    let mut configuration = Configuration::new();
+    let mut configuration = Configuration::new().with("engine.answerCache", 0);
     let labels = guests::build("required-labels");
     let settings = json!({ "labels": { "app": "[a-z]+" } });
     configuration.plugin(

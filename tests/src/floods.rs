@@ -91,7 +91,7 @@ async fn stands(flood: Flood, server: &Server) {
 fn configuration(program: &Path) -> Configuration {
     let help = Command::new(program).args(["serve", "--help"]).output();
     let help = help.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-    let configuration = Configuration::new();
+    let configuration = Configuration::new().with("engine.answerCache", 0);
     if String::from_utf8_lossy(&help.stdout).contains("--probes-listen") {
         configuration
     } else {

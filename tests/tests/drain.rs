@@ -17,7 +17,9 @@ const CALL_MILLISECONDS: u64 = 2000;
 /// without it.
 fn server() -> Server {
     let modules = hostile::all();
-    let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", 256);
+    let mut configuration = Configuration::new()
+        .with("engine.answerCache", 0)
+        .with("engine.maxConcurrentCalls", 256);
     let limits = json!({"timeout": format!("{CALL_MILLISECONDS}ms"), "concurrency": 256});
     configuration.plugin_of(
         "slow",

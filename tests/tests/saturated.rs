@@ -81,7 +81,7 @@ async fn an_urgent_change_is_in_force_while_every_processor_is_busy() {
         text.parse().expect("the number of changes is a number")
     });
     let wasm = std::fs::read(guests::build("required-labels")).expect("it was just built");
-    let mut configuration = Configuration::new();
+    let mut configuration = Configuration::new().with("engine.answerCache", 0);
     let settings = json!({"settings": {"labels": {"app": "[a-z]+"}}});
     configuration.plugin_of("urgent", &wasm, settings);
     let file = configuration.folder().join("urgent.wasm");

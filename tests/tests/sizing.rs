@@ -63,6 +63,7 @@ impl Sizes {
 
     fn server(&self) -> Server {
         let mut configuration = Configuration::new()
+            .with("engine.answerCache", 0)
             .with(
                 "requests",
                 json!({

@@ -48,6 +48,8 @@ pub(super) struct Answers {
     tree: RwLock<Tree>,
     /// Number of calls until answers are kept again.
     pause: AtomicU32,
+    /// How often in a row a full tree was of no use.
+    useless: AtomicU32,
     /// Number of calls that were answered by an earlier one.
     reused: AtomicU64,
     /// Whether the plugin answered two equal calls differently.
@@ -107,8 +109,12 @@ enum Keeping {
 const CHECKED: u64 = 1024;
 /// The part of all memory that one plugin's answers may take.
 const SHARE: u64 = 8;
-/// Number of calls that are not kept after a call that cannot be kept, or after answers that helped too few calls.
+/// Number of calls that are not kept after a call that cannot be kept.
 const PAUSE: u32 = 1024;
+/// After answers that helped too few calls, the pause is twice as long, and doubles so many times while that goes on.
+const MOST_DOUBLINGS: u32 = 5;
+/// Maximum length of the texts of an answer that is kept, in bytes. Reading an answer is the host's work in each call.
+pub(super) const MOST_ANSWER_BYTES: usize = 16 << 10;
 /// The memory of a kept call, besides its texts.
 const BYTES_PER_CALL: u64 = 512;
 
@@ -144,6 +150,7 @@ impl Answers {
             memory: memory.clone(),
             tree: RwLock::default(),
             pause: AtomicU32::new(0),
+            useless: AtomicU32::new(0),
             reused: AtomicU64::new(0),
             is_off: AtomicBool::new(false),
         }
@@ -190,6 +197,13 @@ impl Answers {
         self.pause.store(PAUSE, Ordering::Relaxed);
     }
 
+    /// Does without transcripts for longer each time, because the plugin's calls hardly repeat each other.
+    fn rest_longer(&self) {
+        let before = self.useless.fetch_add(1, Ordering::Relaxed);
+        self.pause
+            .store(PAUSE << (before + 1).min(MOST_DOUBLINGS), Ordering::Relaxed);
+    }
+
     /// Keeps the answer of a call.
     pub(super) fn keep(
         &self,
@@ -216,8 +230,9 @@ impl Answers {
             Keeping::Kept | Keeping::Known => {}
             Keeping::Full => {
                 // A tree that answers fewer calls than it has cost is of no use for now.
-                if *tree.found.get_mut() < tree.kept {
-                    self.rest();
+                match *tree.found.get_mut() < tree.kept {
+                    true => self.rest_longer(),
+                    false => self.useless.store(0, Ordering::Relaxed),
                 }
                 self.clear(&mut tree);
             }

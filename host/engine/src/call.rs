@@ -11,7 +11,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use super::access::Asking;
 use super::answer::{Answer, RawAnswer};
-use super::answers::{Kept, Transcript};
+use super::answers::{Kept, MOST_ANSWER_BYTES, Transcript};
 use super::bindings::types::{Configured, Manifest};
 use super::exhaustion::Exhaustion;
 use super::fault::{Ended, Fault, Instantiating, Stop, is_for_want_of_memory};
@@ -395,6 +395,8 @@ impl Guest {
         let mut kept = None;
         let result = match outcome {
             Ok(answer) => {
+                let is_short = answer.bytes() <= MOST_ANSWER_BYTES;
+                let transcript = transcript.filter(|_| is_short);
                 kept = transcript.map(|transcript| (transcript, answer.clone()));
                 // Use the names that the user sent. An earlier plugin may have added other names.
                 let known = state.subject.as_ref().and_then(|subject| {
