@@ -90,7 +90,7 @@ fn target_directory() -> PathBuf {
     target.to_owned()
 }
 
-/// Locks the build. Test binaries run one after another, but nothing guarantees this.
+/// Locks the build, because test binaries may run beside each other.
 fn lock(target_directory: &Path) -> File {
     let path = target_directory.join("tollgate-guests.lock");
     let open = File::options()

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use serde_json::Value;
 
 use crate::terminal::{self, FAINT};
 
@@ -46,6 +47,39 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
 pub(crate) fn read(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<()> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     finish(command, line)
+}
+
+/// Runs a cargo command that prints JSON to its end, and passes on each message.
+pub(crate) fn messages(
+    command: &mut Command,
+    mut message: impl FnMut(Value),
+) -> anyhow::Result<()> {
+    let stderr = match std::io::stderr().is_terminal() {
+        true => Stdio::inherit(),
+        false => Stdio::piped(),
+    };
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .with_context(|| format!("cannot run `{}`", typed(command)))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        if let Some(stderr) = stderr {
+            scope.spawn(move || report(stderr, |_| {}));
+        }
+        let lines = stdout.map(|stdout| BufReader::new(stdout).lines());
+        for line in lines.into_iter().flatten().map_while(Result::ok) {
+            // Build scripts and procedural macros may print other lines.
+            if let Ok(value) = serde_json::from_str(&line) {
+                message(value);
+            }
+        }
+    });
+    let status = child.wait()?;
+    anyhow::ensure!(status.success(), "`{}` failed ({status})", typed(command));
+    Ok(())
 }
 
 /// Formats the command as a user would type it.

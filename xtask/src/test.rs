@@ -14,6 +14,7 @@ mod count;
 mod dependencies;
 pub(crate) mod languages;
 mod miri;
+mod suites;
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -265,13 +266,7 @@ fn languages(run: &mut Run) -> anyhow::Result<()> {
 }
 
 fn tests(run: &mut Run) -> anyhow::Result<()> {
-    let mut command = run.workspace.cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]);
-    println!("$ {}", cargo::typed(&command));
-    let count = &mut run.count;
-    let result = cargo::read(&mut command, |line| count.read(line));
-    count.end();
-    result
+    suites::run(&run.workspace, &mut run.count)
 }
 
 fn memory(run: &mut Run) -> anyhow::Result<()> {

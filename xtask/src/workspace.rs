@@ -1,5 +1,6 @@
 //! The paths of the workspace. All of them come from cargo, and none is guessed.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -80,6 +81,18 @@ impl Workspace {
         cargo_in(&self.root)
     }
 
+    /// Creates a command for a program that cargo built, with the variables that cargo sets for it.
+    pub(crate) fn program(&self, program: &Path, package: &Path) -> Command {
+        let mut command = Command::new(program);
+        without_own_variables(&mut command);
+        command
+            .current_dir(package)
+            .env("CARGO", cargo_program())
+            .env("CARGO_MANIFEST_DIR", package)
+            .env("CARGO_MANIFEST_PATH", package.join("Cargo.toml"));
+        command
+    }
+
     /// Shortens a path relative to the workspace's folder.
     pub(crate) fn shown<'p>(&self, path: &'p Path) -> std::path::Display<'p> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
@@ -107,11 +120,21 @@ fn guests(metadata: &Value, folder: &Path) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Creates a command for the cargo that runs this program. This package's variables are removed from the environment,
-/// because they would make other packages' build scripts run again.
+/// Creates a command for the cargo that runs this program.
 fn cargo_in(folder: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new(cargo_program());
     command.current_dir(folder);
+    without_own_variables(&mut command);
+    command
+}
+
+fn cargo_program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Removes this package's variables from the environment, because they would make other packages' build scripts run
+/// again.
+fn without_own_variables(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let about_this_package = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
@@ -120,5 +143,4 @@ fn cargo_in(folder: &Path) -> Command {
             command.env_remove(name);
         }
     }
-    command
 }
