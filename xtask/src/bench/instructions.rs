@@ -107,14 +107,17 @@ fn advice(exceeded: &[&str]) -> String {
 }
 
 fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
+    // With these suites, cargo builds the binaries of their packages. `cargo build` would select other features, and build
+    // half of the host a second time.
     let mut command = workspace.cargo();
     command.args([
-        "build",
+        "test",
         "--workspace",
-        "--bin",
-        "instructions",
-        "--bin",
-        "tollgate",
+        "--no-run",
+        "--test",
+        "control",
+        "--test",
+        "help",
     ]);
     println!("$ {}", cargo::typed(&command));
     cargo::run(&mut command)?;
@@ -123,8 +126,13 @@ fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
     // The first run keeps the plugin's compiled code for the runs that follow.
     instructions(&program, WARM_UP, 0)?;
     for Piece { name, times } in PIECES {
-        let once = instructions(&program, name, times)?;
-        let twice = instructions(&program, name, 2 * times)?;
+        // valgrind uses one processor, and another process does not change the counts.
+        let (once, twice) = std::thread::scope(|scope| {
+            let once = scope.spawn(|| instructions(&program, name, times));
+            let twice = instructions(&program, name, 2 * times);
+            (once.join().expect("counting does not panic"), twice)
+        });
+        let (once, twice) = (once?, twice?);
         let each = (twice as f64 - once as f64) / times as f64;
         counted.insert(name.to_owned(), each.round());
     }
@@ -136,7 +144,7 @@ fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
 
 /// Counts the instructions of one process with all its threads.
 fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> {
-    let report = tempfile(piece);
+    let report = tempfile(piece, times);
     let output = Command::new("valgrind")
         .args(["--quiet", "--tool=callgrind"])
         .arg(format!("--callgrind-out-file={}", report.display()))
@@ -160,8 +168,9 @@ fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> 
     summary(&text).with_context(|| format!("callgrind's report on {piece} has no `summary:`"))
 }
 
-fn tempfile(piece: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("tollgate-{}-{piece}.callgrind", std::process::id()))
+fn tempfile(piece: &str, times: u64) -> PathBuf {
+    let process = std::process::id();
+    std::env::temp_dir().join(format!("tollgate-{process}-{piece}-{times}.callgrind"))
 }
 
 /// Returns the number in the line `summary: 123` of a report, or in `totals: 123` if there is none.
