@@ -36,6 +36,12 @@ pub(super) fn details(called: &Called) -> Vec<String> {
     if let Some(version) = &called.rollout {
         lines.push(plain(version));
     }
+    if called.reused > 0 {
+        lines.push(
+            "known answer of an earlier call; the plugin did not run (engine.answerCache)"
+                .to_owned(),
+        );
+    }
     if let Some(place) = &called.pod_template {
         lines.push(format!(
             "got the pod template at {} as a Pod (match.podTemplates)",

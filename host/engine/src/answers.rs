@@ -156,6 +156,11 @@ impl Answers {
         }
     }
 
+    /// Creates an empty memory for the same code with other limits.
+    pub(super) fn empty(&self) -> Self {
+        Self::new(&self.memory)
+    }
+
     /// The answer of an earlier call, if this call would ask the same and be told the same. None for one call in
     /// [`CHECKED`], which is then made and compared.
     pub(super) fn recall(

@@ -395,8 +395,8 @@ impl Guest {
             lookups: self.lookups.clone(),
             access: self.access.clone(),
             images: self.images.clone(),
-            // Other limits can have other answers.
-            answers: None,
+            // Other limits can lead to other answers.
+            answers: self.answers.as_ref().map(|own| Arc::new(own.empty())),
             tenant: self.tenant.clone(),
         }
     }
