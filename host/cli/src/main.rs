@@ -48,6 +48,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use mimalloc::MiMalloc;
+use tollgate::Preparer;
 use tollgate_config::Config;
 use tollgate_telemetry::logs::LogFormat;
 
@@ -195,6 +196,8 @@ impl Origin {
 }
 
 fn main() -> ExitCode {
+    // A child needs nothing of the command line, and reading it takes milliseconds.
+    Preparer::run_if_child();
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),

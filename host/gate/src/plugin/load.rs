@@ -424,6 +424,7 @@ impl Loader {
             cpu_seconds: self.config.load_timeout.as_secs().max(1),
             memory_bytes: self.config.load_memory_bytes,
             code_bytes: 0,
+            max_code_bytes: 0,
             task: protocol::Task::Describe,
         }
     }
@@ -536,6 +537,7 @@ impl Loader {
         let Prepared {
             known: Known { manifest, fallback },
             code,
+            keeping,
             unfinished,
         } = prepared;
         let is_interim = unfinished.is_some();
@@ -569,7 +571,8 @@ impl Loader {
                     .with_images(granted, verifier),
             )
         };
-        let guest = tokio::task::spawn_blocking(link).await??;
+        let (guest, ()) = tokio::join!(tokio::task::spawn_blocking(link), keeping.end());
+        let guest = guest??;
         let name = config.name.as_str();
         if let Some(reason) = lookups::wait(|| guest.lookups().waits_for()).await {
             tracing::warn!(plugin = name, %reason, "serving the plugin without the objects of its lookups");

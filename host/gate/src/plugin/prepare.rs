@@ -5,8 +5,9 @@
 //! - Run guest code and hand back a component (`prepare/configure`).
 //! - Compile a component and hand back machine code (`prepare/compile`).
 //!
-//! A process never does both. The code that the host executes is therefore made where no guest has ever run. A child
-//! can open neither files nor sockets (`prepare/confine`).
+//! A process never does both. The code that the host executes is therefore made where no guest has ever run. The first
+//! child may compile the plugin for its own run. It hands that code over before the guest runs, for other children.
+//! A child can open neither files nor sockets (`prepare/confine`).
 
 mod compile;
 mod configure;
@@ -41,6 +42,8 @@ struct Outcome {
 struct Refusal {
     stage: Stage,
     reason: String,
+    /// Whether the plugin's own code failed in a way that could be a mistake of the compiler.
+    is_fault: bool,
 }
 
 /// The engine of a child, with the order that its guests are linked for.
@@ -73,10 +76,6 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
     let plugin = bytes.split_off(code_bytes);
     let (code, bytes) = (bytes, plugin);
     let outcome = match &order.task {
-        Task::CompileOnce {
-            instrument,
-            max_code_bytes,
-        } => compile::compile_once(&order, *instrument, *max_code_bytes, bytes, &mut reporter),
         Task::Separate { instrument } => compile::separated(*instrument, bytes, &mut reporter),
         Task::Compile { stage, images } => {
             compile::compile(&order, *stage, images, &bytes, &mut reporter)
@@ -145,6 +144,7 @@ impl Stage {
         Refusal {
             stage: self,
             reason: reason.to_string(),
+            is_fault: false,
         }
     }
 }
@@ -193,6 +193,17 @@ impl<W: Write> Reporter<W> {
         Ok(self.0.flush()?)
     }
 
+    /// Hands over the code that this child will run. Call this before any guest code runs: the host reuses the code.
+    fn code(&mut self, code: &[u8], fallback: Option<String>) -> anyhow::Result<()> {
+        self.line(&Line::Compiled {
+            code_bytes: code.len() as u64,
+            fallback,
+            places: Vec::new(),
+        })?;
+        self.0.write_all(code)?;
+        Ok(self.0.flush()?)
+    }
+
     /// Reports a stage. Callers may ignore an error: if the host is gone, the next read or write ends this process.
     fn stage(&mut self, stage: Stage) -> anyhow::Result<()> {
         self.line(&Line::Stage(stage))
@@ -212,7 +223,15 @@ impl<W: Write> Reporter<W> {
                 }
                 Ok(self.0.flush()?)
             }
-            Err(Refusal { stage, reason }) => self.line(&Line::Refused { stage, reason }),
+            Err(Refusal {
+                stage,
+                reason,
+                is_fault,
+            }) => self.line(&Line::Refused {
+                stage,
+                reason,
+                is_fault,
+            }),
         }
     }
 }

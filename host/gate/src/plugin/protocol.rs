@@ -31,9 +31,11 @@ pub(super) struct Order {
     pub(super) once: Tier,
     pub(super) cpu_seconds: u64,
     pub(super) memory_bytes: u64,
-    /// Length of the code that a child with [`Task::CompileOnce`] made of the plugin. 0: the child compiles the plugin
-    /// itself.
+    /// Length of the code that describes and configures the plugin. 0: the child compiles the plugin itself.
     pub(super) code_bytes: u64,
+    /// Size up to which a child that compiles the plugin itself hands the code over, before it runs any guest code. 0:
+    /// the child keeps the code.
+    pub(super) max_code_bytes: u64,
     pub(super) task: Task,
 }
 
@@ -41,13 +43,6 @@ pub(super) struct Order {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Task {
-    /// Make a component of the plugin and compile it for one run, without optimising. Runs no guest code.
-    CompileOnce {
-        /// Whether to add the instrumentation that takes a snapshot, if the component can be instrumented.
-        instrument: bool,
-        /// Size from which the code is not handed back.
-        max_code_bytes: u64,
-    },
     /// Make a component of the plugin, and separate the contents of its memories from it, so that the host can look for
     /// code. Runs no guest code.
     Separate {
@@ -87,6 +82,19 @@ pub(super) enum Rewriting {
     },
 }
 
+// === impl Task ===
+
+impl Task {
+    /// Whether the plugin's code needs the instrumentation that takes a snapshot.
+    pub(super) fn instruments(&self) -> bool {
+        match self {
+            Self::Separate { instrument } => *instrument,
+            Self::Configure { rewriting, .. } => !matches!(rewriting, Rewriting::Without { .. }),
+            Self::Describe | Self::Compile { .. } => false,
+        }
+    }
+}
+
 /// A line from a child.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -115,7 +123,8 @@ pub(super) enum Line {
         component_bytes: u64,
         images: Vec<u64>,
     },
-    /// The child has compiled a component. `code_bytes` bytes follow.
+    /// The child has compiled a component. `code_bytes` bytes follow. From a child that then runs guest code, this is the
+    /// code for that, and 0 bytes follow if it is too large.
     #[serde(rename_all = "camelCase")]
     Compiled {
         code_bytes: u64,
@@ -126,7 +135,14 @@ pub(super) enum Line {
         places: Vec<u64>,
     },
     /// The plugin cannot be loaded.
-    Refused { stage: Stage, reason: String },
+    #[serde(rename_all = "camelCase")]
+    Refused {
+        stage: Stage,
+        reason: String,
+        /// Whether the plugin's own code failed in a way that could be a mistake of the compiler.
+        #[serde(default)]
+        is_fault: bool,
+    },
 }
 
 /// The stages of preparing a plugin.

@@ -4,16 +4,16 @@
 //! stored? ── yes ─────────────────────────────────────────────▶ code
 //!    │ no
 //!    ▼
-//! a child that separates the contents of memories, if the plugin is large (`worker/sharing`)
-//!    │
-//!    ▼
-//! a child with the baseline compiler ──▶ code for one run (stored, for all settings)
-//!    │
+//! code for one run: stored; or from a child that compiles it without the contents of memories,
+//!    │              if the plugin is large (`worker/sharing`)
 //!    ▼
 //! a child that runs guest code ──▶ component ──▶ a child that compiles ──▶ code
 //!    ▲                           and memories       │ refused, or lost over the snapshot
 //!    └───────────── with less rewriting ◀───────────┘
 //! ```
+//!
+//! Without code for one run, the child that runs guest code compiles the plugin. It hands this code over before it runs
+//! it, and the host stores it for all settings.
 //!
 //! The last child does not run if the host has code of the same component with other contents of its memories. If a
 //! plugin is large and nothing serves in its place, that child compiles without optimising first, and another child
@@ -23,6 +23,7 @@ mod child;
 mod interim;
 mod pace;
 mod sharing;
+mod spare;
 mod turns;
 
 use std::path::{Path, PathBuf};
@@ -33,11 +34,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::task::JoinHandle;
 
-use child::{Child, ChildResult};
+use child::{Child, ChildResult, HandedOver};
 pub(super) use interim::Unfinished;
 use pace::{Lanes, Pace};
+use spare::Spares;
 use turns::Turns;
 
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
@@ -56,7 +59,7 @@ const MIN_INTERIM_BYTES: usize = 512 << 10;
 const COMPONENT_FACTOR: u64 = 4;
 /// Maximum size of machine code, as a multiple of the maximum size of a component.
 const CODE_FACTOR: u64 = 4;
-/// Maximum size of the unoptimised code that one child makes and the host hands to another, as a multiple of the size of
+/// Maximum size of the unoptimised code that a child hands to the host for other children, as a multiple of the size of
 /// the plugin. Usual plugins have 5 to 15 times their size. The host stores and carries the code, which must stay cheap.
 const ONCE_FACTOR: u64 = 24;
 /// Unoptimised code up to this size is handed over for small plugins, too, in bytes.
@@ -68,13 +71,11 @@ const ONCE: [Tier; 2] = [Tier::Baseline, Tier::Once];
 /// Starts children that prepare plugins.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// Path of the `tollgate` binary.
-    executable: PathBuf,
+    spares: Spares,
     max_component_bytes: u64,
     max_standstill: Duration,
     /// Size of a component from which interim code is worth its compilation, in bytes, without the contents of memories.
     min_interim_bytes: usize,
-    processors: usize,
     lanes: Lanes,
     /// Compilations that other plugins with the same bytes wait for.
     compiling: Turns<Key>,
@@ -89,10 +90,16 @@ pub(super) struct Worker {
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) known: Known,
-    pub(super) code: Code,
+    pub(super) code: Arc<Code>,
+    /// Ends once the code is stored. Nothing waits for that, except the end of the whole work.
+    pub(super) keeping: Keeping,
     /// What is left to do if the code is interim code.
     pub(super) unfinished: Option<Box<Unfinished>>,
 }
+
+/// The work of storing code.
+#[derive(Debug, Default)]
+pub(super) struct Keeping(Option<JoinHandle<()>>);
 
 /// The facts about a plugin that are stored with its code.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -108,16 +115,6 @@ struct Plugin<'b> {
     digest: [u8; 32],
 }
 
-/// Code for the child that configures a plugin.
-struct Once {
-    /// `None` if the code is too large to be handed over. That child then compiles the plugin itself.
-    code: Option<Code>,
-    /// The compiler that made the code.
-    tier: Tier,
-    /// The reason why the code lacks the instrumentation that takes a snapshot.
-    uninstrumented: Option<String>,
-}
-
 /// Why a plugin could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
@@ -128,6 +125,8 @@ pub enum PrepareError {
         stage: Stage,
         /// The reason for the refusal.
         reason: String,
+        /// Whether the plugin's own code failed in a way that could be a mistake of the compiler.
+        is_fault: bool,
     },
     /// Preparing the plugin took too long.
     #[error(
@@ -239,18 +238,11 @@ impl<'b> Plugin<'b> {
             digest: Sha256::digest(bytes).into(),
         }
     }
-}
 
-// === impl Once ===
-
-impl Once {
-    fn new(code: Code, tier: Tier, uninstrumented: Option<String>) -> Result<Self, PrepareError> {
-        let is_handed_over = code.bytes()? > 0;
-        Ok(Self {
-            code: is_handed_over.then_some(code),
-            tier,
-            uninstrumented,
-        })
+    /// Maximum size of the unoptimised code that a child hands over.
+    fn max_once_bytes(&self) -> u64 {
+        let bytes = (self.bytes.len() as u64).saturating_mul(ONCE_FACTOR);
+        bytes.max(MIN_ONCE_BYTES)
     }
 }
 
@@ -267,11 +259,10 @@ impl Worker {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let host = identity(&executable).map(|program| [&program[..], &compatibility].concat());
         Self {
-            executable,
+            spares: Spares::new(executable, processors),
             max_component_bytes: max_plugin_bytes.saturating_mul(COMPONENT_FACTOR),
             max_standstill: MAX_STANDSTILL,
             min_interim_bytes: MIN_INTERIM_BYTES,
-            processors,
             lanes: Lanes::new(processors),
             compiling: Turns::default(),
             store: Arc::new(store),
@@ -286,16 +277,13 @@ impl Worker {
         mut order: Order,
         bytes: &[u8],
     ) -> Result<Manifest, PrepareError> {
-        let plugin = Plugin::new(bytes);
-        let turn = self.turn(&order, &plugin, false).await;
-        let mut pace = self.lanes.enter().await;
-        let once = self
-            .compiled_once(&order, &plugin, false, &mut pace)
-            .await?;
-        drop(turn);
         order.task = Task::Describe;
-        order.once = once.tier;
-        let (known, _component) = self.configured(&order, once.code, bytes, &mut pace).await?;
+        let plugin = Plugin::new(bytes);
+        let mut turn = self.turn(&order, &plugin).await;
+        let mut pace = self.lanes.enter().await;
+        let (known, _component) = self
+            .configured(&order, &plugin, &mut turn, &mut pace)
+            .await?;
         Ok(known.manifest)
     }
 
@@ -325,25 +313,18 @@ impl Worker {
             return Ok(Prepared {
                 known,
                 code,
+                keeping: Keeping::default(),
                 unfinished: None,
             });
         }
         // Wait before taking a place: other plugins need the place meanwhile.
-        let mut turn = self.turn(&order, &plugin, true).await;
+        let mut turn = self.turn(&order, &plugin).await;
         let mut pace = self.lanes.enter().await;
+        let _busy = self.spares.busy();
         let mut why_without = None;
         loop {
-            let instrument = !matches!(rewriting, Rewriting::Without { .. });
-            let once = self
-                .compiled_once(&order, &plugin, instrument, &mut pace)
-                .await?;
-            drop(turn.take());
-            if let Some(reason) = once.uninstrumented {
-                rewriting = Rewriting::Without { reason };
-            }
             order.task = task(rewriting.clone());
-            order.once = once.tier;
-            let configured = self.configured(&order, once.code, bytes, &mut pace).await;
+            let configured = self.configured(&order, &plugin, &mut turn, &mut pace).await;
             let (mut known, component) = match configured {
                 Err(error) if error.is_about_the_snapshot() && why_without.is_none() => {
                     (rewriting, why_without) = without(tollgate_admission::chain(&error));
@@ -373,6 +354,7 @@ impl Worker {
                 return Ok(Prepared {
                     known,
                     code,
+                    keeping: Keeping::default(),
                     unfinished: Some(unfinished),
                 });
             }
@@ -381,6 +363,7 @@ impl Worker {
                 Err(PrepareError::Refused {
                     stage: Stage::CompileSnapshot,
                     reason,
+                    ..
                 }) => {
                     rewriting = match rewriting {
                         Rewriting::Trimmed => Rewriting::Snapshot,
@@ -399,28 +382,102 @@ impl Worker {
                 }
                 compiled => compiled?,
             };
-            let code = self.keep(key, &known, code).await?;
+            let keeping = self.keep(key, &known, &code);
             return Ok(Prepared {
                 known,
                 code,
+                keeping,
                 unfinished: None,
             });
         }
     }
 
-    /// Runs a child that describes the plugin, and configures it if ordered to. `code` is the result of [`Self::compiled_once`].
+    /// Has a plugin described, and configured if ordered to. `turn` ends once other plugins can find the code for that.
     async fn configured(
         &self,
         order: &Order,
-        code: Option<Code>,
-        bytes: &[u8],
+        plugin: &Plugin<'_>,
+        turn: &mut Option<OwnedMutexGuard<()>>,
         pace: &mut Pace<'_>,
     ) -> Result<(Known, Separated), PrepareError> {
-        let order = Order {
-            code_bytes: code.as_ref().map_or(Ok(0), Code::bytes)?,
+        let [fast, thorough] = ONCE;
+        let has_code = |tier| {
+            let key = self.once_key(order, plugin, tier);
+            key.is_some_and(|key| self.store.has(&key))
+        };
+        if has_code(fast) || !has_code(thorough) {
+            match self.configured_with(fast, order, plugin, turn, pace).await {
+                // The other compiler supports more, and its words say what is wrong with the plugin.
+                Err(error) if error.may_be_about_the_compiler() => {}
+                configured => return configured,
+            }
+        }
+        self.configured_with(thorough, order, plugin, turn, pace)
+            .await
+    }
+
+    /// Like [`Self::configured`], with code of one compiler. The code is stored, or a child makes it.
+    async fn configured_with(
+        &self,
+        tier: Tier,
+        order: &Order,
+        plugin: &Plugin<'_>,
+        turn: &mut Option<OwnedMutexGuard<()>>,
+        pace: &mut Pace<'_>,
+    ) -> Result<(Known, Separated), PrepareError> {
+        let mut order = Order {
+            once: tier,
             ..order.clone()
         };
-        match self.child(&order).run(&order, code, bytes, pace).await? {
+        let key = self.once_key(&order, plugin, tier);
+        let once = match self.recall(key.as_ref()).await? {
+            Some(once) => Some(once),
+            None => match self.shared_once(&order, plugin, pace).await? {
+                Some(code) => {
+                    let keeping = self.keep(key.clone(), &None::<String>, &code);
+                    keeping.end().await;
+                    Some((None, code))
+                }
+                None => None,
+            },
+        };
+        let result = if let Some((uninstrumented, code)) = once {
+            drop(turn.take());
+            if let (Task::Configure { rewriting, .. }, Some(reason)) =
+                (&mut order.task, uninstrumented)
+            {
+                *rewriting = Rewriting::Without { reason };
+            }
+            // Code that is too large is not handed over, so it has no bytes.
+            order.code_bytes = code.bytes()?;
+            let code = (order.code_bytes > 0).then_some(code);
+            let child = self.child(&order);
+            child.run(&order, code, plugin.bytes, pace).await?
+        } else {
+            order.max_code_bytes = plugin.max_once_bytes();
+            let (sender, receiver) = oneshot::channel();
+            let keep = async {
+                if let Ok(HandedOver {
+                    code,
+                    uninstrumented,
+                }) = receiver.await
+                {
+                    self.keep(key, &uninstrumented, &code).end().await;
+                    drop(turn.take());
+                }
+            };
+            let child = self.child(&order).with_receiver(sender);
+            let ran = child.run(&order, None, plugin.bytes, pace);
+            let next = async {
+                // The next child compiles what this one returns.
+                if let Task::Configure { .. } = order.task {
+                    self.spares.ready();
+                }
+            };
+            let (result, (), ()) = tokio::join!(ran, keep, next);
+            result?
+        };
+        match result {
             ChildResult::Configured {
                 manifest,
                 fallback,
@@ -431,92 +488,23 @@ impl Worker {
         }
     }
 
-    /// The order to compile a plugin for the child that configures it. The code depends neither on the settings nor on
-    /// the name, so that plugins of the same bytes share it.
-    fn once(order: &Order, plugin: &Plugin<'_>, instrument: bool, tier: Tier) -> Order {
-        let max_code_bytes = (plugin.bytes.len() as u64)
-            .saturating_mul(ONCE_FACTOR)
-            .max(MIN_ONCE_BYTES);
-        Order {
-            task: Task::CompileOnce {
-                instrument,
-                max_code_bytes,
-            },
-            once: tier,
-            ..order.clone()
-        }
-    }
-
     /// Waits until nobody else compiles the same plugin, so that its code can be found. Do not hold a place meanwhile.
-    async fn turn(
-        &self,
-        order: &Order,
-        plugin: &Plugin<'_>,
-        instrument: bool,
-    ) -> Option<OwnedMutexGuard<()>> {
-        let order = Self::once(order, plugin, instrument, ONCE[0]);
-        let key = self.key(&order, &plugin.digest)?;
+    async fn turn(&self, order: &Order, plugin: &Plugin<'_>) -> Option<OwnedMutexGuard<()>> {
+        let key = self.once_key(order, plugin, ONCE[0])?;
         Some(self.compiling.enter(key).await)
     }
 
-    /// Compiles a plugin for the child that configures it, unless that code is already stored.
-    async fn compiled_once(
-        &self,
-        order: &Order,
-        plugin: &Plugin<'_>,
-        instrument: bool,
-        pace: &mut Pace<'_>,
-    ) -> Result<Once, PrepareError> {
-        let orders = ONCE.map(|tier| Self::once(order, plugin, instrument, tier));
-        for order in &orders {
-            let key = self.key(order, &plugin.digest);
-            if let Some((uninstrumented, code)) = self.recall(key.as_ref()).await? {
-                return Once::new(code, order.once, uninstrumented);
-            }
-        }
-        let [fast, thorough] = &orders;
-        match self.make_once(fast, plugin, pace).await {
-            // The other compiler supports more, and its words say what is wrong with the plugin.
-            Err(PrepareError::Refused {
-                stage: Stage::Compile,
-                ..
-            })
-            | Err(PrepareError::Lost { .. }) => self.make_once(thorough, plugin, pace).await,
-            made => made,
-        }
-    }
-
-    /// Has the code made that describes and configures a plugin, and stores it.
-    async fn make_once(
-        &self,
-        order: &Order,
-        plugin: &Plugin<'_>,
-        pace: &mut Pace<'_>,
-    ) -> Result<Once, PrepareError> {
-        let (fallback, code) = match self.shared_once(order, plugin, pace).await? {
-            Some(code) => (None, code),
-            None => self.compile_once(order, plugin, pace).await?,
+    /// The key of the code that describes and configures a plugin. The code depends neither on the settings nor on the
+    /// name, so plugins of the same bytes share it.
+    fn once_key(&self, order: &Order, plugin: &Plugin<'_>, tier: Tier) -> Option<Key> {
+        let order = Order {
+            task: Task::Separate {
+                instrument: order.task.instruments(),
+            },
+            once: tier,
+            ..order.clone()
         };
-        let key = self.key(order, &plugin.digest);
-        let code = self.keep(key, &fallback, code).await?;
-        Once::new(code, order.once, fallback)
-    }
-
-    /// Runs a child that compiles a plugin for the child that configures it. Also returns the reason if the code lacks
-    /// the instrumentation that takes a snapshot.
-    async fn compile_once(
-        &self,
-        order: &Order,
-        plugin: &Plugin<'_>,
-        pace: &mut Pace<'_>,
-    ) -> Result<(Option<String>, Code), PrepareError> {
-        let child = self.child(order);
-        match child.run(order, None, plugin.bytes, pace).await? {
-            ChildResult::Compiled { code, fallback, .. } => Ok((fallback, code)),
-            ChildResult::Configured { .. } | ChildResult::Separated(_) => {
-                Err(PrepareError::Protocol(ProtocolError::Component))
-            }
-        }
+        self.key(&order, &plugin.digest)
     }
 
     fn child(&self, order: &Order) -> Child<'_> {
@@ -535,7 +523,7 @@ impl Worker {
         Some(Key::of([&host[..], &order, bytes]))
     }
 
-    async fn recall<T>(&self, key: Option<&Key>) -> Result<Option<(T, Code)>, PrepareError>
+    async fn recall<T>(&self, key: Option<&Key>) -> Result<Option<(T, Arc<Code>)>, PrepareError>
     where
         T: serde::de::DeserializeOwned + Send + 'static,
     {
@@ -543,24 +531,24 @@ impl Worker {
             return Ok(None);
         };
         let store = self.store.clone();
-        blocking(move || store.recall(&key)).await
+        let recalled = blocking(move || store.recall(&key)).await?;
+        Ok(recalled.map(|(value, code)| (value, Arc::new(code))))
     }
 
-    async fn keep<T>(&self, key: Option<Key>, value: &T, code: Code) -> Result<Code, PrepareError>
+    /// Begins to store code, so that these inputs find it.
+    fn keep<T>(&self, key: Option<Key>, value: &T, code: &Arc<Code>) -> Keeping
     where
         T: Clone + Serialize + Send + 'static,
     {
         let Some(key) = key else {
-            return Ok(code);
+            return Keeping::default();
         };
-        let (store, value) = (self.store.clone(), value.clone());
-        blocking(move || {
+        let (store, value, code) = (self.store.clone(), value.clone(), code.clone());
+        Keeping(Some(tokio::task::spawn_blocking(move || {
             if let Err(error) = store.keep(&key, &value, &code) {
                 tracing::warn!(%error, "failed to store compiled code; the next start compiles it again: check whether the disk is full");
             }
-            code
-        })
-        .await
+        })))
     }
 
     /// Logs once which protections the children lack.
@@ -603,6 +591,18 @@ fn identity(executable: &Path) -> Option<Vec<u8>> {
     Some(format!("{identity:?}").into_bytes())
 }
 
+// === impl Keeping ===
+
+impl Keeping {
+    /// Waits until the code is stored.
+    pub(super) async fn end(self) {
+        if let Some(task) = self.0 {
+            // At the end of the process, the code is not stored.
+            drop(task.await);
+        }
+    }
+}
+
 // === impl PrepareError ===
 
 impl PrepareError {
@@ -615,6 +615,17 @@ impl PrepareError {
             return false;
         };
         *stage == Stage::Snapshot
+    }
+
+    /// Whether code of another compiler may do what this code did not.
+    fn may_be_about_the_compiler(&self) -> bool {
+        match self {
+            Self::Refused {
+                stage, is_fault, ..
+            } => *stage == Stage::Compile || *is_fault,
+            Self::Lost { stage, .. } => *stage != Stage::Snapshot,
+            _ => false,
+        }
     }
 }
 

@@ -25,7 +25,16 @@ pub(super) fn compile(
     })
     .map_err(|reason| stage.refuses(reason))?;
     let places = slots(&bytes, images).map_err(|error| stage.refuses(error))?;
-    Ok(compiled(bytes, None, places))
+    let line = Line::Compiled {
+        code_bytes: bytes.len() as u64,
+        fallback: None,
+        places,
+    };
+    Ok(Outcome {
+        line,
+        bytes,
+        images: Vec::new(),
+    })
 }
 
 /// Makes a component of a plugin, and separates the contents of its memories from it. There are no images if the
@@ -56,60 +65,4 @@ pub(super) fn separated(
         bytes: component,
         images,
     })
-}
-
-/// Compiles a plugin for the child that describes and configures it. The code is empty if it would be too large.
-pub(super) fn compile_once(
-    order: &Order,
-    instrument: bool,
-    max_code_bytes: u64,
-    plugin: Vec<u8>,
-    reporter: &mut Reporter<impl Write>,
-) -> Result<Outcome, Refusal> {
-    let component = component_of(plugin, reporter)?;
-    let _ = reporter.stage(Stage::Compile);
-    let workshop = Workshop::open(order, order.once)?;
-    let link =
-        |component: &[u8]| caught(|| workshop.link(component).map_err(|error| chain(&error)));
-    let instrumented = instrument.then(|| {
-        let instrumented = caught(|| {
-            Wizer::new()
-                .instrument_component(&component)
-                .map_err(|error| format!("{error:#}"))
-        });
-        instrumented
-            .and_then(|(_, instrumented)| link(&instrumented))
-            .map_err(|reason| format!("the component cannot be instrumented: {reason}"))
-    });
-    let (guest, fallback) = match instrumented {
-        Some(Ok(guest)) => (guest, None),
-        // If the plain component lacks something, the instrumented one lacks it too. The error of the plain one is
-        // clearer.
-        other => match link(&component) {
-            Ok(guest) => (guest, other.and_then(Result::err)),
-            Err(reason) => return Err(Stage::Compile.refuses(reason)),
-        },
-    };
-    let code = guest
-        .code()
-        .map_err(|error| Stage::Compile.refuses(format!("{error:#}")))?;
-    let fits = code.len() as u64 <= max_code_bytes;
-    Ok(compiled(
-        if fits { code } else { Vec::new() },
-        fallback,
-        Vec::new(),
-    ))
-}
-
-fn compiled(bytes: Vec<u8>, fallback: Option<String>, places: Vec<u64>) -> Outcome {
-    let line = Line::Compiled {
-        code_bytes: bytes.len() as u64,
-        fallback,
-        places,
-    };
-    Outcome {
-        line,
-        bytes,
-        images: Vec::new(),
-    }
 }

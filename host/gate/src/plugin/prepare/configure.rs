@@ -27,7 +27,7 @@ const LOAD_FUEL_FACTOR: u64 = 20;
 const MIN_LOAD_FUEL: u64 = 500_000_000;
 
 /// Describes a plugin, and configures it if ordered to. `code` is the code that another child made of the plugin. If it
-/// is empty, this child compiles the plugin.
+/// is empty, this child compiles the plugin, and hands the code over if ordered to.
 pub(super) async fn configure(
     order: &Order,
     code: &[u8],
@@ -46,21 +46,49 @@ pub(super) async fn configure(
                 .run(&component, code, reporter)
                 .await
         }
-        Task::Describe
-        | Task::Compile { .. }
-        | Task::CompileOnce { .. }
-        | Task::Separate { .. } => {
-            let guest = match code {
-                [] => workshop.link(&component),
-                code => workshop.link_code(code),
-            };
-            let guest = guest.map_err(|error| Stage::Compile.refuses(chain(&error)))?;
+        Task::Describe | Task::Compile { .. } | Task::Separate { .. } => {
+            let guest = linked(&workshop, &component, code)
+                .map_err(|reason| Stage::Compile.refuses(reason))?;
+            hand_over(order, code, &guest, None, reporter)?;
             let manifest = Loading::of(order)
                 .describe(&workshop, &guest, reporter)
                 .await?;
             Ok(configured(manifest, whole(Vec::new()), None))
         }
     }
+}
+
+/// Links the code of another child, or compiles the component.
+fn linked(workshop: &Workshop<'_>, component: &[u8], code: &[u8]) -> Result<Guest, String> {
+    caught(|| {
+        let guest = match code {
+            [] => workshop.link(component),
+            // The compiling child made the component as this one does: same program, same bytes.
+            code => workshop.link_code(code),
+        };
+        guest.map_err(|error| chain(&error))
+    })
+}
+
+/// Hands over the code of a guest that this child has compiled, if ordered to. No guest code has run yet, so the code is
+/// what the compiler made. `uninstrumented` is the reason why the code cannot take a snapshot although it should.
+fn hand_over(
+    order: &Order,
+    given: &[u8],
+    guest: &Guest,
+    uninstrumented: Option<String>,
+    reporter: &mut Reporter<impl Write>,
+) -> Result<(), Refusal> {
+    if !given.is_empty() || order.max_code_bytes == 0 {
+        return Ok(());
+    }
+    let code = guest
+        .code()
+        .map_err(|error| Stage::Compile.refuses(format!("{error:#}")))?;
+    let fits = code.len() as u64 <= order.max_code_bytes;
+    // If the host is gone, the next read or write ends this process.
+    let _ = reporter.code(if fits { &code } else { &[] }, uninstrumented);
+    Ok(())
 }
 
 fn configured(manifest: Manifest, separated: Separated, fallback: Option<String>) -> Outcome {
@@ -130,13 +158,24 @@ impl Loading {
 /// Waits for a guest's answer in a stage. Refuses the plugin if it fails or sleeps too long.
 async fn awake<T>(stage: Stage, run: impl Future<Output = Result<T, Fault>>) -> Result<T, Refusal> {
     match patiently(run, MAX_SLEEP).await {
-        Ok(said) => said.map_err(|fault| stage.refuses(format!("{}: {fault}", fault.kind()))),
+        Ok(said) => said.map_err(|fault| Refusal {
+            is_fault: !is_about_limits(&fault),
+            ..stage.refuses(format!("{}: {fault}", fault.kind()))
+        }),
         Err(Slept) => Err(stage.refuses(format!(
             "deadline: the plugin slept for more than {} s at load, where it has nothing to wait for: remove the \
              sleep",
             MAX_SLEEP.as_secs()
         ))),
     }
+}
+
+/// Whether a guest needed more fuel or time than it has. Code of another compiler would need as much.
+fn is_about_limits(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::OutOfFuel { .. } | Fault::CpuDeadline { .. } | Fault::Deadline { .. }
+    )
 }
 
 // === impl Configuring ===
@@ -172,17 +211,10 @@ impl<'a> Configuring<'a> {
             })
             .map_err(|reason| format!("the component cannot be instrumented: {reason}")),
         };
-        let link = |component: &[u8]| match code {
-            [] => self.workshop.link(component),
-            // The compiling child instrumented the component as this one does: same program, same bytes.
-            code => self.workshop.link_code(code),
-        };
+        let link = |component: &[u8]| linked(self.workshop, component, code);
         let linked = instrumented.and_then(|(context, instrumented)| match link(&instrumented) {
             Ok(guest) => Ok((context, guest)),
-            Err(error) => Err(format!(
-                "the component cannot be instrumented: {}",
-                chain(&error)
-            )),
+            Err(reason) => Err(format!("the component cannot be instrumented: {reason}")),
         });
         let (guest, context, mut fallback) = match linked {
             Ok((context, guest)) => (guest, Some(context), None),
@@ -190,9 +222,14 @@ impl<'a> Configuring<'a> {
             // clearer.
             Err(reason) => match link(component) {
                 Ok(guest) => (guest, None, Some(reason)),
-                Err(error) => return Err(Stage::Compile.refuses(chain(&error))),
+                Err(reason) => return Err(Stage::Compile.refuses(reason)),
             },
         };
+        let uninstrumented = match self.rewriting {
+            Rewriting::Without { .. } => None,
+            Rewriting::Trimmed | Rewriting::Snapshot => fallback.clone(),
+        };
+        hand_over(self.order, code, &guest, uninstrumented, reporter)?;
 
         let loading = Loading::of(self.order);
         let manifest = loading.describe(self.workshop, &guest, reporter).await?;

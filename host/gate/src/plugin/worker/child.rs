@@ -1,22 +1,21 @@
 //! Runs one child from its start to its end.
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::Stdio;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::future::{Either, join, select};
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
     BufReader,
 };
-use tokio::process::Command;
+use tokio::sync::oneshot;
 use tollgate_admission::text::{Limit, one_line};
 
 use super::pace::{Pace, Watched};
 use super::{
     CODE_FACTOR, COMPONENT_FACTOR, PrepareError, ProtocolError, WALL_FACTOR, Worker, blocking,
 };
-use crate::plugin::prepare::{CHILD_VARIABLE, SUBCOMMAND};
 use crate::plugin::protocol::{Line, Manifest, Order, Stage};
 use tollgate_component::Separated;
 use tollgate_engine::Code;
@@ -42,6 +41,16 @@ pub(super) struct Child<'w> {
     began: Instant,
     limit: Duration,
     memory_bytes: u64,
+    /// Takes the code that the child hands over before it runs guest code. None if the child is to keep it, or has
+    /// handed it over.
+    handed_over: Option<oneshot::Sender<HandedOver>>,
+}
+
+/// The code that a child has made for its own run.
+pub(super) struct HandedOver {
+    pub(super) code: Arc<Code>,
+    /// The reason why the code lacks the instrumentation that takes a snapshot.
+    pub(super) uninstrumented: Option<String>,
 }
 
 /// The result of a child that has finished its task.
@@ -54,10 +63,9 @@ pub(super) enum ChildResult {
     },
     /// The child separated the contents of memories from a component.
     Separated(Separated),
-    /// The child compiled a plugin or a component.
+    /// The child compiled a component.
     Compiled {
         code: Code,
-        fallback: Option<String>,
         /// Place of each image in the code.
         places: Vec<u64>,
     },
@@ -73,33 +81,27 @@ impl<'w> Child<'w> {
             began: Instant::now(),
             limit: Duration::from_secs(order.cpu_seconds),
             memory_bytes: order.memory_bytes,
+            handed_over: None,
+        }
+    }
+
+    /// The same child, with a receiver for the code that it makes for its own run.
+    pub(super) fn with_receiver(self, handed_over: oneshot::Sender<HandedOver>) -> Self {
+        Self {
+            handed_over: Some(handed_over),
+            ..self
         }
     }
 
     /// Starts the child and reads its result, within its limits. Dropping the future kills the child.
     pub(super) async fn run(
-        self,
+        mut self,
         order: &Order,
-        code: Option<Code>,
+        code: Option<Arc<Code>>,
         bytes: &[u8],
         pace: &mut Pace<'_>,
     ) -> Result<ChildResult, PrepareError> {
-        let mut process = Command::new(&self.worker.executable)
-            .arg(SUBCOMMAND)
-            .env_clear()
-            .env(CHILD_VARIABLE, "1")
-            // The allocator would map a gigabyte ahead. Memory that is mapped for writing counts against the child's
-            // limit.
-            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
-            // A child cannot look up the container's share of the processors.
-            .env("RAYON_NUM_THREADS", self.worker.processors.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Give the child its own process group, so that all of its threads are niced at once.
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut process = self.worker.spares.take()?;
         let mut watched = pace.watch(process.id());
         let (Some(mut stdin), Some(stdout), Some(stderr)) = (
             process.stdin.take(),
@@ -129,25 +131,42 @@ impl<'w> Child<'w> {
             String::from_utf8_lossy(&text).into_owned()
         };
         let heard = Heard::default();
+        let handed_over = self.handed_over.take();
+        let listen = self.listen(BufReader::new(stdout), &heard, handed_over);
         let converse = async {
-            let ((), result, stderr) =
-                tokio::join!(write, self.listen(BufReader::new(stdout), &heard), complain);
-            Ok::<_, PrepareError>((result?, process.wait().await?, stderr))
+            let (listened, complaint) = (join(write, listen), complain);
+            tokio::pin!(listened, complaint);
+            let (((), result), complaint) = match select(listened, complaint).await {
+                Either::Left((listened, complaint)) => (listened, Either::Left(complaint)),
+                Either::Right((text, listened)) => (listened.await, Either::Right(text)),
+            };
+            if let Some(result) = result? {
+                return Ok(Ok(result));
+            }
+            let stderr = match complaint {
+                Either::Left(complaint) => complaint.await,
+                Either::Right(text) => text,
+            };
+            Ok::<_, PrepareError>(Err((process.wait().await?, stderr)))
         };
         let ended = tokio::select! {
             ended = converse => ended?,
             error = self.watch(&heard, &mut watched) => return Err(error),
         };
         let stage = heard.stage();
-        self.note("end of the process");
         match ended {
-            (Some(result), ..) => result,
+            Ok(result) => {
+                self.note("result");
+                // A child that has sent its result has nothing left to do but to give back its memory.
+                let _: std::io::Result<()> = process.kill().await;
+                result
+            }
             // The soft limit of CPU time sends SIGXCPU. SIGKILL comes from the system when memory is short.
-            (None, status, _) if status.signal() == Some(SIGXCPU) => Err(PrepareError::TooSlow {
+            Err((status, _)) if status.signal() == Some(SIGXCPU) => Err(PrepareError::TooSlow {
                 stage,
                 limit: self.limit,
             }),
-            (None, status, stderr) => Err(PrepareError::Lost {
+            Err((status, stderr)) => Err(PrepareError::Lost {
                 stage,
                 status,
                 memory_bytes: self.memory_bytes,
@@ -194,6 +213,7 @@ impl<'w> Child<'w> {
         &self,
         mut stdout: impl AsyncBufRead + Unpin,
         heard: &Heard,
+        mut handed_over: Option<oneshot::Sender<HandedOver>>,
     ) -> Result<Option<Result<ChildResult, PrepareError>>, PrepareError> {
         loop {
             let mut line = Vec::new();
@@ -218,9 +238,17 @@ impl<'w> Child<'w> {
                     self.note(stage);
                     heard.at(stage);
                 }
-                Line::Refused { stage, reason } => {
+                Line::Refused {
+                    stage,
+                    reason,
+                    is_fault,
+                } => {
                     let reason = one_line(&reason, MAX_REASON);
-                    return Ok(Some(Err(PrepareError::Refused { stage, reason })));
+                    return Ok(Some(Err(PrepareError::Refused {
+                        stage,
+                        reason,
+                        is_fault,
+                    })));
                 }
                 Line::Configured {
                     manifest,
@@ -256,14 +284,18 @@ impl<'w> Child<'w> {
                     if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
                         return Ok(Some(Err(error)));
                     }
-                    let code = self.take_code(stdout, code_bytes, heard).await?;
-                    let fallback = fallback.map(|reason| one_line(&reason, MAX_REASON));
-                    return Ok(code.map(|code| {
-                        Ok(ChildResult::Compiled {
-                            code,
-                            fallback,
-                            places,
-                        })
+                    let Some(code) = self.take_code(&mut stdout, code_bytes, heard).await? else {
+                        return Ok(None);
+                    };
+                    // A guest that has broken out comes too late: the child has handed the code over already.
+                    let Some(handed_over) = handed_over.take() else {
+                        return Ok(Some(Ok(ChildResult::Compiled { code, places })));
+                    };
+                    let uninstrumented = fallback.map(|reason| one_line(&reason, MAX_REASON));
+                    // The receiver waits until this child has ended.
+                    drop(handed_over.send(HandedOver {
+                        code: Arc::new(code),
+                        uninstrumented,
                     }));
                 }
             }
@@ -348,16 +380,11 @@ impl<'w> Child<'w> {
 }
 
 /// Sends code to a child piece by piece, so that the host never holds all of it in memory.
-async fn send(mut code: Code, stdin: &mut (impl AsyncWrite + Unpin)) -> Result<(), PrepareError> {
+async fn send(code: Arc<Code>, stdin: &mut (impl AsyncWrite + Unpin)) -> Result<(), PrepareError> {
     let mut sent = 0;
     loop {
-        let piece;
-        (code, piece) = blocking(move || {
-            let piece = code.read(sent, PIECE_BYTES as usize);
-            (code, piece)
-        })
-        .await?;
-        let piece = piece?;
+        let code = code.clone();
+        let piece = blocking(move || code.read(sent, PIECE_BYTES as usize)).await??;
         if piece.is_empty() {
             return Ok(());
         }

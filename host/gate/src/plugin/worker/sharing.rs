@@ -4,11 +4,15 @@
 //! (`tollgate_component::separate`), the host finds or orders code for the rest, and fills the contents in. The host
 //! copies bytes to places that the compiling child named, and reads neither the component nor the code.
 
+use std::sync::Arc;
+
 use tollgate_component::Separated;
 use tollgate_engine::Code;
 
 use super::child::ChildResult;
-use super::{Order, Pace, Plugin, PrepareError, ProtocolError, Stage, Task, Worker, blocking};
+use super::{
+    Keeping, Order, Pace, Plugin, PrepareError, ProtocolError, Stage, Task, Worker, blocking,
+};
 
 /// Size of a plugin from which its unoptimised code is shared, too, in bytes. Below, one more child costs more than the
 /// compiler.
@@ -24,7 +28,7 @@ impl Worker {
         stage: Stage,
         separated: &Separated,
         pace: &mut Pace<'_>,
-    ) -> Result<Code, PrepareError> {
+    ) -> Result<Arc<Code>, PrepareError> {
         let Separated { component, images } = separated;
         let order = to_compile(order, stage, separated);
         let key = self.key(&order, component);
@@ -33,6 +37,7 @@ impl Worker {
             Some(key) => Some(self.compiling.enter(key.clone()).await),
             None => None,
         };
+        let mut keeping = Keeping::default();
         let (places, code) = match self.recall(key.as_ref()).await? {
             Some(recalled) => recalled,
             None => match self
@@ -40,8 +45,9 @@ impl Worker {
                 .run(&order, None, component, pace)
                 .await?
             {
-                ChildResult::Compiled { code, places, .. } => {
-                    let code = self.keep(key, &places, code).await?;
+                ChildResult::Compiled { code, places } => {
+                    let code = Arc::new(code);
+                    keeping = self.keep(key, &places, &code);
                     (places, code)
                 }
                 ChildResult::Configured { .. } | ChildResult::Separated(_) => {
@@ -49,8 +55,12 @@ impl Worker {
                 }
             },
         };
-        drop(turn);
-        self.filled(code, places, images).await
+        let stored = async {
+            keeping.end().await;
+            drop(turn);
+        };
+        let (filled, ()) = tokio::join!(self.filled(code, places, images), stored);
+        filled
     }
 
     /// Whether the code of a component is stored, so that no compiler has to run.
@@ -61,25 +71,20 @@ impl Worker {
     }
 
     /// Like [`Self::shared`], for the code of a whole plugin that runs once. Returns `None` if the plugin is small, or
-    /// if it has to be compiled as a whole.
+    /// if it has to be compiled as a whole. The child that runs the code then compiles it.
     pub(super) async fn shared_once(
         &self,
         order: &Order,
         plugin: &Plugin<'_>,
         pace: &mut Pace<'_>,
-    ) -> Result<Option<Code>, PrepareError> {
-        let Task::CompileOnce {
-            instrument,
-            max_code_bytes,
-        } = order.task
-        else {
-            return Ok(None);
-        };
+    ) -> Result<Option<Arc<Code>>, PrepareError> {
         if plugin.bytes.len() < SHARED_ONCE_BYTES {
             return Ok(None);
         }
         let order = Order {
-            task: Task::Separate { instrument },
+            task: Task::Separate {
+                instrument: order.task.instruments(),
+            },
             tier: order.once,
             ..order.clone()
         };
@@ -93,10 +98,10 @@ impl Worker {
         };
         match self.shared(&order, Stage::Compile, &separated, pace).await {
             // The code would take longer to carry than to make again. Without bytes, it is not handed over.
-            Ok(code) if code.bytes()? > max_code_bytes => {
+            Ok(code) if code.bytes()? > plugin.max_once_bytes() => {
                 let store = self.store.clone();
                 let none = blocking(move || store.write().and_then(tollgate_engine::Writing::end));
-                Ok(Some(none.await??))
+                Ok(Some(Arc::new(none.await??)))
             }
             Ok(code) => Ok(Some(code)),
             // Compiling the whole plugin says what is wrong with it.
@@ -107,10 +112,10 @@ impl Worker {
 
     async fn filled(
         &self,
-        code: Code,
+        code: Arc<Code>,
         places: Vec<u64>,
         images: &[Vec<u8>],
-    ) -> Result<Code, PrepareError> {
+    ) -> Result<Arc<Code>, PrepareError> {
         if places.len() != images.len() {
             return Err(PrepareError::Protocol(ProtocolError::Places {
                 places: places.len(),
@@ -127,7 +132,7 @@ impl Worker {
             let contents = contents.iter();
             store.fill(&code, contents.map(|(place, image)| (*place, &image[..])))
         };
-        Ok(blocking(fill).await??)
+        Ok(Arc::new(blocking(fill).await??))
     }
 }
 

@@ -9,13 +9,14 @@ use tollgate_engine::Tier;
 use super::pace::niced;
 use super::*;
 
-/// The output of a child that compiles for one run.
+/// The output of a child that hands over the code for its own run.
 const COMPILED_ONCE: &str = r#"{"compiled":{"codeBytes":4,"fallback":null}}\nCODE"#;
+/// A part of the order for a child that is to hand over no code.
+const KEEPS_CODE: &str = r#""maxCodeBytes":0,"#;
 
-/// A worker whose children are this shell script, except those that compile for one run.
+/// A worker whose children read their order and are this shell script.
 fn worker(folder: &Path, script: &str) -> Worker {
-    let once = format!("case \"$order\" in *compileOnce*) printf '{COMPILED_ONCE}'; exit;; esac");
-    worker_of(folder, &format!("read -r order\n{once}\n{script}"))
+    worker_of(folder, &format!("read -r order\n{script}"))
 }
 
 /// A worker whose children are all this shell script.
@@ -40,6 +41,7 @@ fn order() -> Order {
         cpu_seconds: 60,
         memory_bytes: 1 << 30,
         code_bytes: 0,
+        max_code_bytes: 0,
         task: Task::Describe,
     }
 }
@@ -154,25 +156,25 @@ async fn reports_how_child_was_lost() {
 #[tokio::test]
 async fn rejects_code_from_child_that_runs_guest_code() {
     let folder = tempfile::tempdir().unwrap();
-    let worker = worker(folder.path(), &format!("printf '{COMPILED_ONCE}'"));
+    // The child hands over its code, and then a guest that has broken out sends more.
+    let script = format!("printf '{COMPILED_ONCE}{COMPILED_ONCE}'");
+    let worker = worker(folder.path(), &script);
     let error = refused(&worker).await;
     assert!(matches!(error, PrepareError::Protocol(_)), "{error}");
     let stored = std::fs::read_dir(folder.path().join("prepared")).unwrap();
-    assert_eq!(
-        stored.count(),
-        1,
-        "only the compiling child's code is stored"
-    );
+    assert_eq!(stored.count(), 1, "only the first code is stored");
+    // The next child has the code, and is to send none at all.
+    let error = refused(&worker).await;
+    assert!(matches!(error, PrepareError::Protocol(_)), "{error}");
 }
 
-/// Prepares the plugin with two settings at once, and returns the orders of the children that compile for one run and
-/// of those that configure.
-async fn orders(compiled_once: &str) -> (Vec<String>, Vec<String>) {
+/// Prepares the plugin with two settings at once, and returns the orders of the children.
+async fn orders(compiled_once: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("orders");
     let script = format!(
         r#"read -r order; printf '%s\n' "$order" >> '{}'
-        case "$order" in *compileOnce*) printf '{compiled_once}'; exit;; esac
+        case "$order" in *'{KEEPS_CODE}'*);; *) printf '{compiled_once}';; esac
         echo '{{"refused":{{"stage":"configure","reason":"seen"}}}}'"#,
         log.display()
     );
@@ -190,20 +192,19 @@ async fn orders(compiled_once: &str) -> (Vec<String>, Vec<String>) {
         assert_eq!(error.to_string(), "configure: seen");
     }
     let orders = std::fs::read_to_string(log).unwrap();
-    orders
-        .lines()
-        .map(str::to_owned)
-        .partition(|order| order.contains("compileOnce"))
+    orders.lines().map(str::to_owned).collect()
 }
 
 #[tokio::test]
 async fn plugins_of_the_same_bytes_share_one_compilation() {
-    let (compiled, configured) = orders(COMPILED_ONCE).await;
-    assert_eq!(compiled.len(), 1, "{compiled:?}");
-    assert_eq!(configured.len(), 2, "{configured:?}");
-    for order in &configured {
-        assert!(order.contains(r#""codeBytes":4"#), "{order}");
-    }
+    let orders = orders(COMPILED_ONCE).await;
+    let [first, second] = &orders[..] else {
+        panic!("{orders:?}");
+    };
+    assert!(first.contains(r#""codeBytes":0"#), "{first}");
+    assert!(!first.contains(KEEPS_CODE), "{first}");
+    assert!(second.contains(r#""codeBytes":4"#), "{second}");
+    assert!(second.contains(KEEPS_CODE), "{second}");
 }
 
 #[tokio::test]
@@ -229,11 +230,14 @@ async fn waiting_for_the_same_compilation_takes_no_place() {
 
 #[tokio::test]
 async fn hands_over_no_code_that_is_too_large() {
-    let (compiled, configured) = orders(r#"{"compiled":{"codeBytes":0,"fallback":null}}\n"#).await;
-    assert_eq!(compiled.len(), 1, "{compiled:?}");
-    for order in &configured {
-        assert!(order.contains(r#""codeBytes":0"#), "{order}");
-    }
+    let orders = orders(r#"{"compiled":{"codeBytes":0,"fallback":null}}\n"#).await;
+    let [first, second] = &orders[..] else {
+        panic!("{orders:?}");
+    };
+    assert!(!first.contains(KEEPS_CODE), "{first}");
+    // The second child compiles the plugin, too, and does not hand it over again.
+    assert!(second.contains(r#""codeBytes":0"#), "{second}");
+    assert!(second.contains(KEEPS_CODE), "{second}");
 }
 
 #[tokio::test]
@@ -254,8 +258,8 @@ fn sharing(folder: &Path, places: &str) -> String {
     format!(
         r#"read -r order; printf '%s\n' "$order" >> '{log}'
         case "$order" in
-        *'"compileOnce"'*) printf '{COMPILED_ONCE}';;
         *'"configure"'*)
+            case "$order" in *'{KEEPS_CODE}'*);; *) printf '{COMPILED_ONCE}';; esac
             echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3,2]}}}}'
             case "$order" in *first*) printf 'COMPONENTone12';; *) printf 'COMPONENTtwo34';; esac;;
         *'"compile"'*)
@@ -334,21 +338,14 @@ async fn rejects_too_many_images() {
     assert!(error.contains("more than 1000 images"), "{error}");
 }
 
-/// A child that compiles code which names its tier. The baseline compiler supports the plugin if `baseline` is true.
-fn tiered(folder: &Path, baseline: bool) -> String {
-    let once = match baseline {
-        true => format!("printf '{COMPILED_ONCE}'"),
-        false => r#"case "$order" in
-            *'"once":"baseline"'*) echo '{"refused":{"stage":"compile","reason":"not supported"}}';;
-            *) printf '{"compiled":{"codeBytes":4,"fallback":null}}\ncode';;
-            esac"#
-            .to_owned(),
-    };
+/// A child that compiles code which names its tier. `baseline` is what a child does with the baseline compiler.
+fn tiered(folder: &Path, baseline: &str) -> String {
     format!(
         r#"read -r order; printf '%s\n' "$order" >> '{log}'
         case "$order" in
-        *'"compileOnce"'*) {once};;
         *'"configure"'*)
+            case "$order" in *'"once":"baseline"'*) {baseline};; esac
+            case "$order" in *'{KEEPS_CODE}'*);; *) printf '{COMPILED_ONCE}';; esac
             echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3]}}}}'
             printf 'COMPONENTone';;
         *'"compile"'*)
@@ -361,7 +358,8 @@ fn tiered(folder: &Path, baseline: bool) -> String {
 
 fn interim_worker(folder: &Path, script: &str) -> Worker {
     Worker {
-        min_interim_bytes: 9,
+        // Without the place of the image.
+        min_interim_bytes: 6,
         ..worker_of(folder, script)
     }
 }
@@ -378,7 +376,7 @@ async fn prepared_for_start(worker: &Worker) -> (String, Option<Box<Unfinished>>
 #[tokio::test]
 async fn interim_code_serves_until_optimised_code_is_ready() {
     let folder = tempfile::tempdir().unwrap();
-    let worker = interim_worker(folder.path(), &tiered(folder.path(), true));
+    let worker = interim_worker(folder.path(), &tiered(folder.path(), ":"));
     let (code, unfinished) = prepared_for_start(&worker).await;
     assert_eq!(code, "onequick");
     let code = worker.finish(&unfinished.unwrap()).await.unwrap();
@@ -394,7 +392,7 @@ async fn interim_code_serves_until_optimised_code_is_ready() {
 #[tokio::test]
 async fn plugin_with_other_settings_needs_no_interim_code() {
     let folder = tempfile::tempdir().unwrap();
-    let worker = interim_worker(folder.path(), &tiered(folder.path(), true));
+    let worker = interim_worker(folder.path(), &tiered(folder.path(), ":"));
     let other = worker
         .prepare(order(), r#"{"a":1}"#.to_owned(), b"bytes", false)
         .await;
@@ -409,8 +407,8 @@ async fn plugin_with_other_settings_needs_no_interim_code() {
 async fn small_plugins_have_no_interim_code() {
     let folder = tempfile::tempdir().unwrap();
     let worker = Worker {
-        min_interim_bytes: 10,
-        ..worker_of(folder.path(), &tiered(folder.path(), true))
+        min_interim_bytes: 7,
+        ..worker_of(folder.path(), &tiered(folder.path(), ":"))
     };
     let (code, unfinished) = prepared_for_start(&worker).await;
     assert_eq!(code, "onequiet");
@@ -420,34 +418,74 @@ async fn small_plugins_have_no_interim_code() {
 #[tokio::test]
 async fn optimised_code_serves_if_interim_code_cannot_be_made() {
     let folder = tempfile::tempdir().unwrap();
-    let script = tiered(folder.path(), true).replace("printf '___quick'", "exit 1");
+    let script = tiered(folder.path(), ":").replace("printf '___quick'", "exit 1");
     let worker = interim_worker(folder.path(), &script);
     let (code, unfinished) = prepared_for_start(&worker).await;
     assert_eq!(code, "onequiet");
     assert!(unfinished.is_none());
 }
 
+/// The compilers of the children that configure, in this order.
+fn once_tiers(folder: &Path) -> Vec<&'static str> {
+    let orders = std::fs::read_to_string(folder.join("orders")).unwrap();
+    let orders = orders
+        .lines()
+        .filter(|order| order.contains(r#""configure":"#));
+    orders
+        .map(|order| match order.contains(r#""once":"baseline""#) {
+            true => "baseline",
+            false => "once",
+        })
+        .collect()
+}
+
 #[tokio::test]
 async fn other_compiler_takes_what_the_baseline_compiler_refuses() {
     let folder = tempfile::tempdir().unwrap();
-    let worker = worker_of(folder.path(), &tiered(folder.path(), false));
+    let refuses = r#"echo '{"refused":{"stage":"compile","reason":"not supported"}}'; exit"#;
+    let worker = worker_of(folder.path(), &tiered(folder.path(), refuses));
     for settings in ["{}", r#"{"a":1}"#] {
-        let prepared = worker
-            .prepare(order(), settings.to_owned(), b"bytes", false)
-            .await;
+        let prepared = prepared(&worker, settings).await;
         prepared.expect("the other compiler supports it");
     }
-    let orders = std::fs::read_to_string(folder.path().join("orders")).unwrap();
-    let tiers = |task: &str| -> Vec<&str> {
-        let orders = orders.lines().filter(|order| order.contains(task));
-        orders
-            .map(|order| match order.contains(r#""once":"baseline""#) {
-                true => "baseline",
-                false => "once",
-            })
-            .collect()
-    };
     // The second plugin finds the code of the first one, and asks no compiler.
-    assert_eq!(tiers("compileOnce"), ["baseline", "once"]);
-    assert_eq!(tiers(r#""configure":"#), ["once", "once"]);
+    assert_eq!(once_tiers(folder.path()), ["baseline", "once", "once"]);
+}
+
+#[tokio::test]
+async fn plugin_that_fails_with_the_baseline_compiler_gets_the_other_one() {
+    for ends in [
+        r#"echo '{"refused":{"stage":"configure","reason":"trap","isFault":true}}'; exit"#,
+        r#"echo '{"stage":"describe"}'; kill -SEGV $$"#,
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = tiered(folder.path(), &format!("printf '{COMPILED_ONCE}'; {ends}"));
+        let worker = worker_of(folder.path(), &script);
+        let code = prepared(&worker, "{}").await;
+        assert_eq!(code.expect("the other code works"), b"onequiet");
+        assert_eq!(once_tiers(folder.path()), ["baseline", "once"], "{ends}");
+    }
+}
+
+#[tokio::test]
+async fn plugin_that_refuses_its_settings_runs_once() {
+    for ends in [
+        r#"echo '{"refused":{"stage":"configure","reason":"it rejects its settings"}}'; exit"#,
+        r#"echo '{"refused":{"stage":"configure","reason":"out-of-fuel","isFault":false}}'; exit"#,
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = worker_of(folder.path(), &tiered(folder.path(), ends));
+        let error = prepared(&worker, "{}").await.expect_err(ends);
+        assert!(
+            matches!(
+                error,
+                PrepareError::Refused {
+                    stage: Stage::Configure,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(once_tiers(folder.path()), ["baseline"]);
+    }
 }
