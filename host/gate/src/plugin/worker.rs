@@ -53,8 +53,8 @@ const WALL_FACTOR: u32 = 4;
 /// Time after which the host ends a child that neither says anything nor uses the processor, at any stage. A child ends
 /// the plugin's own code much sooner itself.
 const MAX_STANDSTILL: Duration = Duration::from_secs(10);
-/// Smaller components are compiled with optimising in a few hundred milliseconds.
-const MIN_INTERIM_BYTES: usize = 512 << 10;
+/// Smaller components are compiled with optimising in a few milliseconds.
+const MIN_INTERIM_BYTES: usize = 8 << 10;
 /// Maximum size of the prepared component, as a multiple of the maximum size of a plugin's file.
 const COMPONENT_FACTOR: u64 = 4;
 /// Maximum size of machine code, as a multiple of the maximum size of a component.
