@@ -79,6 +79,20 @@ fn accepts_valid_configuration_and_plugins() {
 }
 
 #[test]
+fn shows_settings_schema_once_for_each_file() {
+    let images = guests::build("always-pull-images");
+    let mut configuration = Configuration::new();
+    configuration.plugin("first", &images, json!({}));
+    configuration.plugin("second", &images, json!({}));
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    let checked = check_file(&configuration.write());
+    let title = "\n  settings of always-pull-images, version ";
+    checked.assert(GOOD, &[title, "\n    {\n", "\n      \"type\": \"object\""]);
+    assert_eq!(checked.said.matches(title).count(), 1, "{}", checked.said);
+    assert_eq!(checked.said.matches("  settings of ").count(), 1);
+}
+
+#[test]
 fn reports_plugins_that_do_not_load() {
     let modules = hostile::all();
     let mut configuration = Configuration::new();

@@ -4,6 +4,7 @@ mod access;
 mod images;
 mod lookups;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use tollgate_gate::plugin::{Group, Plugin, PluginState};
 use tollgate_otlp::SendError;
 use tollgate_server::{Inspected, inspect};
 
+use super::inspect::schema_lines;
 use super::terminal::say;
 use super::{FAILURE, Origin};
 use crate::custom_resources::ResourceFiles;
@@ -146,11 +148,15 @@ impl Check {
             }
         }
         let set = runtime.block_on(setup.loader.load_all(plugins));
+        let mut with_schema = BTreeSet::new();
         for plugin in set.all() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
             say!("{}", line(plugin));
             let members = plugin.group.iter().flat_map(|group| &group.members);
             for part in std::iter::once(plugin).chain(members) {
+                for line in settings(part, &mut with_schema) {
+                    say!("{line}");
+                }
                 for line in lookups::lines(part, self.objects.is_some()) {
                     say!("{line}");
                 }
@@ -209,6 +215,22 @@ fn exit_code(failed: bool) -> ExitCode {
     } else {
         ExitCode::SUCCESS
     }
+}
+
+/// Returns the settings schema of a plugin, unless it was shown for another plugin with the same file.
+fn settings<'p>(plugin: &'p Plugin, shown: &mut BTreeSet<&'p str>) -> Vec<String> {
+    let (PluginState::Loaded(loaded), Some(digest)) = (&plugin.state, plugin.digest.as_deref())
+    else {
+        return Vec::new();
+    };
+    let schema = schema_lines(&loaded.manifest);
+    if schema.is_empty() || !shown.insert(digest) {
+        return Vec::new();
+    }
+    let version = &loaded.manifest.version;
+    let title = format!("  settings of {}, version {version}:", loaded.manifest.name);
+    let schema = schema.iter().map(|line| format!("    {line}"));
+    std::iter::once(title).chain(schema).collect()
 }
 
 /// Returns the rules of a plugin that match nothing.

@@ -336,17 +336,32 @@ fn print_manifest(manifest: &Manifest) {
         Ok(rules) => say!("  rules        {}", plain(&rules.join("; "))),
         Err(reason) => say!("  rules        {BAD}not valid:{BAD:#} {}", plain(&reason)),
     }
-    let Some(schema) = &manifest.settings_schema else {
+    let schema = schema_lines(manifest);
+    if schema.is_empty() {
         say!("  settings     {FAINT}the plugin has no settings schema{FAINT:#}");
         return;
-    };
-    say!("  settings");
-    let indented = serde_json::from_str::<Value>(schema).map(|schema| format!("{schema:#}"));
-    for line in indented.as_deref().unwrap_or(schema).lines() {
-        let text = line.trim_start();
-        let indent = line.len() - text.len();
-        say!("    {:indent$}{}", "", plain(text));
     }
+    say!("  settings");
+    for line in schema {
+        say!("    {line}");
+    }
+}
+
+/// The lines of a plugin's settings schema, without what a terminal must not get. There are none if it has no schema.
+pub(super) fn schema_lines(manifest: &Manifest) -> Vec<String> {
+    let Some(schema) = &manifest.settings_schema else {
+        return Vec::new();
+    };
+    // If the schema is not JSON, it is shown as text.
+    let indented = serde_json::from_str::<Value>(schema).map(|schema| format!("{schema:#}"));
+    let lines = indented.as_deref().unwrap_or(schema).lines();
+    lines
+        .map(|line| {
+            let text = line.trim_start();
+            let indent = line.len() - text.len();
+            format!("{:indent$}{}", "", plain(text))
+        })
+        .collect()
 }
 
 fn print_signatures(signed: &Signed) {
