@@ -26,7 +26,7 @@ use clap::Args;
 
 use self::against::Against;
 use self::gator::EngineSource;
-use self::paths::Paths;
+use self::paths::{Paths, Written};
 use self::run::{RunOptions, Tested, run};
 use self::watch::Watched;
 use super::build::fresh::{BuildFirst, Project};
@@ -189,7 +189,8 @@ impl Test {
             watched.add_sources(project.sources());
         }
         self.build_first.bring_up_to_date(&projects)?;
-        let strict = self.strict_paths.then(|| Paths::read(&self.crds));
+        let read_paths = || Paths::read(&self.crds, Written::of(&projects));
+        let strict = self.strict_paths.then(read_paths);
         let strict = strict.transpose()?;
         if strict.is_some() && !of_gator.is_empty() {
             say!("{NOTABLE}--strict-paths does not check suites of gator{NOTABLE:#}");

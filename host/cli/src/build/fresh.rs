@@ -113,6 +113,11 @@ impl Project {
         })
     }
 
+    /// Returns the file of the component.
+    pub(crate) fn component(&self) -> &Path {
+        &self.component
+    }
+
     /// Returns the project's folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder

@@ -5,27 +5,34 @@
 
 mod crd;
 mod fields;
+mod written;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use tollgate_admission::review::template::{VERSION, WORKLOADS};
-use tollgate_config::PluginName;
+use tollgate_config::{PluginConfig, PluginName};
 use tollgate_engine::{Read, ReadDocument, Reads};
 use tollgate_json::document::Json;
 
 use self::fields::{Catalogue, Kind, Type, Wrong};
+pub(super) use self::written::Written;
 use super::compare::Failure;
 use super::run::{documents, prepare};
 use super::suite::Suite;
 use crate::terminal::plain;
 
-/// The kinds that can be checked.
-pub(super) struct Paths(Catalogue);
+/// The kinds that can be checked, and the sources of the plugins.
+pub(super) struct Paths {
+    catalogue: Catalogue,
+    written: Written,
+}
 
 /// The check of one suite.
 pub(super) struct Strict<'p> {
     catalogue: &'p Catalogue,
+    written: &'p Written,
+    plugins: Vec<PluginConfig>,
     /// The kinds of all cases. A policy for several kinds asks for the fields of each, whichever it gets.
     kinds: BTreeSet<Kind>,
     /// The plugins that get the pod templates of workloads, as Pods.
@@ -53,14 +60,14 @@ impl Paths {
     ///
     /// # Errors
     /// When a file cannot be read, or has no CustomResourceDefinition.
-    pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
+    pub(super) fn read(files: &[PathBuf], written: Written) -> anyhow::Result<Self> {
         let mut catalogue = Catalogue::default();
         catalogue.add_lines(KUBERNETES);
         catalogue.add_lines(REQUEST);
         for file in files {
             crd::read(file, &mut catalogue)?;
         }
-        Ok(Self(catalogue))
+        Ok(Self { catalogue, written })
     }
 
     /// Begins the check of a suite.
@@ -71,7 +78,9 @@ impl Paths {
             documents.filter_map(move |(_, document)| prepare(case, document.ok()?).ok())
         });
         Strict {
-            catalogue: &self.0,
+            catalogue: &self.catalogue,
+            written: &self.written,
+            plugins: suite.config.plugins.clone(),
             kinds: reviews
                 .filter_map(|prepared| kind(&prepared.review))
                 .collect(),
@@ -104,10 +113,16 @@ impl Strict<'_> {
             let Some(what) = self.wrong(&read, kind.as_ref()) else {
                 continue;
             };
-            let key = (read.plugin.to_string(), read.document, read.at);
-            if self.told.insert(key) {
-                failures.push(Failure::new(plain(&what)));
+            let key = (read.plugin.to_string(), read.document, read.at.clone());
+            if !self.told.insert(key) {
+                continue;
             }
+            let lines = self.written.lines(&self.plugins, &read.plugin, &read.at);
+            let lines = match &lines[..] {
+                [] => String::new(),
+                lines => format!(" ({})", lines.join(", ")),
+            };
+            failures.push(Failure::new(plain(&format!("{what}{lines}"))));
         }
         failures
     }

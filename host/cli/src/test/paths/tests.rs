@@ -4,13 +4,15 @@ use tollgate_config::PluginName;
 use super::*;
 
 fn paths() -> Paths {
-    Paths::read(&[]).unwrap()
+    Paths::read(&[], Written::default()).unwrap()
 }
 
 fn strict<'p>(paths: &'p Paths, kinds: &[(&str, &str)]) -> Strict<'p> {
     let kinds = kinds.iter().map(|(version, kind)| Kind::new(version, kind));
     Strict {
-        catalogue: &paths.0,
+        catalogue: &paths.catalogue,
+        written: &paths.written,
+        plugins: Vec::new(),
         kinds: kinds.collect(),
         templates: BTreeSet::new(),
         told: BTreeSet::new(),
@@ -179,7 +181,11 @@ fn open_kind_of_the_suite_excuses_no_mistake_about_a_closed_one() {
             is_open: true,
         })
     };
-    let define = |paths: &mut Paths, of| paths.0.define(Kind::new("shop.example/v1", "Cart"), of);
+    let define = |paths: &mut Paths, of| {
+        paths
+            .catalogue
+            .define(Kind::new("shop.example/v1", "Cart"), of)
+    };
     let kinds = [("apps/v1", "Deployment"), ("shop.example/v1", "Cart")];
     let deployment = Kind::new("apps/v1", "Deployment");
     let cart = Kind::new("shop.example/v1", "Cart");
