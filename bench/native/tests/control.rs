@@ -40,6 +40,7 @@ fn order(server: &Server, work: Work, pace: Pace) -> Order {
         duration: Duration::from_millis(300),
         max_requests: 1_000_000,
         process: server.process(),
+        differ: false,
         expected: Expected {
             allowed: true,
             operations: work.operations(PLUGINS),

@@ -38,6 +38,7 @@ fn saturate(server: &Server) -> anyhow::Result<Measured> {
         duration: Duration::from_millis(300),
         max_requests: 1_000,
         process: server.process(),
+        differ: false,
         expected: Expected {
             allowed: true,
             operations: 0,
