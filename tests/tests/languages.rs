@@ -294,7 +294,8 @@ async fn interim_code_has_the_answers_and_the_fuel_of_optimised_code() {
     let cases = cases("trusted-registries");
     let mut interim = Vec::new();
     for Language { name, folder } in built() {
-        let mut configuration = configuration();
+        // Known answers would be those of interim code.
+        let mut configuration = configuration().with("engine.answerCache", 0);
         let mut settings = cases["settings"].as_object().into_iter().flatten();
         let (_, settings) = settings.next().expect("there are settings");
         configuration.plugin(
@@ -321,11 +322,8 @@ async fn interim_code_has_the_answers_and_the_fuel_of_optimised_code() {
             })
             .collect();
         let first = answers(&server, &reviews).await;
-        assert_eq!(
-            code().await,
-            "interim",
-            "{name}: no answer of interim code was seen"
-        );
+        // The code of a small plugin can be replaced in the meantime.
+        let was_interim = code().await == "interim";
         assert!(
             first.iter().any(|(_, fuel)| *fuel > 0.0),
             "{name}: {first:?}"
@@ -340,18 +338,18 @@ async fn interim_code_has_the_answers_and_the_fuel_of_optimised_code() {
             assert_eq!(answers(&server, &reviews[..1]).await, first[..1], "{name}");
         }
         assert_eq!(answers(&server, &reviews).await, first, "{name}");
-        interim.push(name);
+        if was_interim {
+            interim.push(name);
+        }
     }
-    let large = ["go", "javascript", "python"];
-    let expected: Vec<_> = built()
-        .into_iter()
-        .map(|language| language.name)
-        .filter(|name| large.contains(&name.as_str()))
-        .collect();
-    assert_eq!(
-        interim, expected,
-        "languages whose plugins had interim code"
-    );
+    for large in ["go", "javascript", "python"] {
+        let is_built = built().iter().any(|language| language.name == large);
+        let has_interim = interim.iter().any(|name| name == large);
+        assert_eq!(
+            has_interim, is_built,
+            "{large}: all answers of interim code were seen"
+        );
+    }
 }
 
 #[tokio::test]

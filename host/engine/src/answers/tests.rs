@@ -1,7 +1,6 @@
 use serde_json::{Value, json};
 use tollgate_admission::namespaces::NoNamespaces;
 use tollgate_admission::review::decode::decode;
-use tollgate_json::document::Json;
 
 use super::*;
 use crate::bindings::review::Part;
