@@ -161,7 +161,8 @@ The memory limit in MiB, by the formula of docs/guides/sizing.md: the serving pr
 {{- $concurrency = max $concurrency (include "tollgate.number" (default $config.limits.concurrency (get $limits "concurrency")) | int64) -}}
 {{- end -}}
 {{- $decisions := include "tollgate.number" (dig "admin" "decisions" "maxBytes" "2Mi" $config) | int64 -}}
-{{- $process := add (mul 128 $mebibyte) (sub $decisions (mul 2 $mebibyte)) -}}
+{{- $answers := include "tollgate.number" (dig "answerCache" "8Mi" $config.engine) | int64 -}}
+{{- $process := add (mul 128 $mebibyte) (sub $decisions (mul 2 $mebibyte)) (max 0 (sub $answers (mul 8 $mebibyte))) -}}
 {{- $plugins := mul (int64 .Values.sizing.pluginCount) (add 8 $concurrency) $mebibyte -}}
 {{- $connections := mul (include "tollgate.number" $config.requests.maxConnections | int64) 131072 -}}
 {{- $documents := add (include "tollgate.number" $config.requests.maxInFlight | int64) (include "tollgate.number" $config.requests.maxDecoded | int64) -}}
