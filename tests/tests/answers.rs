@@ -313,3 +313,54 @@ async fn reused_answer_is_shown_as_such() {
     let shown = (reused("first").await, reused("second").await);
     assert_eq!(shown, (Value::Null, json!(1)));
 }
+
+/// Calls that depend on anything but the review, and calls about Secrets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_depend_on_the_review_alone_runs_every_time() {
+    const REVIEWS: usize = 5;
+    let mut configuration = Configuration::new();
+    let day = json!({"from": "00:00", "to": "24:00"});
+    let everything = json!({"rules": [{
+        "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"],
+    }]});
+    for (name, package, keys) in [
+        (
+            "clock",
+            "deploy-window",
+            json!({"capabilities": ["clock"], "settings": {"windows": [day]}}),
+        ),
+        ("log", "actor", json!({"settings": {"log": "called"}})),
+        ("request", "print-request", json!({})),
+        (
+            "known",
+            "required-labels",
+            json!({"settings": {"labels": {"app": null}}}),
+        ),
+    ] {
+        let mut keys = keys;
+        keys["match"] = everything.clone();
+        configuration.plugin(name, &guests::build(package), keys);
+    }
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let counts = async |plugin: &str| {
+        let page = server.metrics().await;
+        let labels = [("plugin", plugin), ("phase", "validate")];
+        ["calls", "reused_answers"]
+            .map(|what| metric(&page, &format!("tollgate_plugin_{what}_total"), &labels))
+    };
+    let review = Review::create(pod("web")).build();
+    for _ in 0..REVIEWS {
+        assert_eq!(server.validate(&review).await.status, 200);
+    }
+    let calls = REVIEWS as f64;
+    for plugin in ["clock", "log", "request"] {
+        assert_eq!(counts(plugin).await, [calls, 0.0], "{plugin}");
+    }
+    assert_eq!(counts("known").await, [calls, calls - 1.0]);
+    let review = Review::create(secret("s", "YQ==", "b", "c")).build();
+    for _ in 0..REVIEWS {
+        assert_eq!(server.validate(&review).await.status, 200);
+    }
+    assert_eq!(counts("known").await, [2.0 * calls, calls - 1.0]);
+}

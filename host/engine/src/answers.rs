@@ -2,8 +2,8 @@
 //!
 //! A call begins in a fresh instance, and everything that the plugin learns comes from host functions. So two calls of
 //! one plugin are alike up to the first answer of a host function that differs. If none differs, the plugin gives the
-//! same answer, with the same warnings and the same fuel. The host can therefore follow an earlier call: it asks the
-//! review each question of that call, and compares what the plugin was told then with what it would be told now.
+//! same answer, with the same warnings and the same fuel. The host can therefore follow an earlier call. It
+//! asks the review each question of that call, and compares the answers of then and now.
 //!
 //! ```text
 //! get-many [/metadata/labels/team]  ─ "blue" → allow
@@ -80,7 +80,7 @@ struct Tree {
     found: AtomicU32,
 }
 
-/// What a plugin does next.
+/// The next step of a plugin.
 enum Next {
     /// It asks.
     Asks(Box<Node>),
@@ -92,7 +92,7 @@ struct Node {
     question: Question,
     /// The most fuel that looking for the answer has used.
     most_fuel: u64,
-    /// What the plugin was told, and what it did next.
+    /// The answers that the plugin got, each with its next step.
     branches: HashMap<Told, Next>,
 }
 

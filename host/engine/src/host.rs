@@ -13,7 +13,9 @@ use std::ops::ControlFlow;
 use std::time::UNIX_EPOCH;
 
 use tollgate_admission::review::request;
-use tollgate_json::document::{Json, Number, Pattern, PointerError, sensible_capacity};
+use tollgate_json::document::{
+    Json, Node as Match, Number, Pattern, PointerError, sensible_capacity,
+};
 use wasmtime::component::Linker;
 use wasmtime::{StoreContextMut, Trap};
 
@@ -219,7 +221,7 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
         || pay(FUEL_PER_NODE),
         |node| {
             let bytes = (node.pointer.len() + text_bytes(node.value)) as u64;
-            pay(FUEL_PER_MATCH.saturating_add(bytes.saturating_mul(FUEL_PER_BYTE)))?;
+            pay(fuel_of_match(&node))?;
             // Do not collect more in the host's memory than fits into the plugin's memory.
             wanted_bytes = wanted_bytes.saturating_add(bytes + NODE_BYTES);
             if wanted_bytes > limit_bytes {
@@ -469,6 +471,12 @@ fn out_of_fuel(host: &mut Host<'_>) -> wasmtime::Error {
 
 fn is_scalar(value: &Json) -> bool {
     !matches!(value, Json::Array(_) | Json::Object(_))
+}
+
+/// The fuel for one value that `select` hands out.
+pub(super) fn fuel_of_match(node: &Match<'_>) -> u64 {
+    let bytes = (node.pointer.len() + text_bytes(node.value)) as u64;
+    FUEL_PER_MATCH.saturating_add(bytes.saturating_mul(FUEL_PER_BYTE))
 }
 
 pub(super) fn text_bytes(value: &Json) -> usize {

@@ -33,6 +33,8 @@ mod secrecy;
 mod state;
 mod store;
 mod tenants;
+#[cfg(test)]
+mod testing;
 mod ticker;
 mod wasi;
 

@@ -1,6 +1,5 @@
 use serde_json::{Value, json};
 use tollgate_admission::namespaces::NoNamespaces;
-use tollgate_admission::review::decode::decode;
 
 use super::*;
 use crate::bindings::review::Part;
@@ -8,17 +7,7 @@ use crate::bindings::types::{Denial, Verdict};
 
 /// A review of an object.
 fn subject(object: &Value) -> Subject {
-    let review = json!({
-        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
-        "request": {
-            "uid": "u", "operation": "CREATE", "name": "web", "namespace": "shop",
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "object": object,
-        }
-    });
-    let review = decode(review.to_string().as_bytes(), 32).expect("the review can be read");
-    let request = review.request;
+    let request = crate::testing::request(object);
     Subject {
         object: request.object.clone(),
         request: Arc::new(request),
@@ -53,7 +42,7 @@ fn kept(message: Option<&str>, fuel: u64) -> Kept {
     }
 }
 
-/// What a call asks about this object, and what it is told.
+/// The transcript of a call that asks these questions about this object.
 fn transcript(subject: &Subject, questions: &[Question]) -> Transcript {
     let mut transcript = Transcript::default();
     for question in questions {

@@ -1,19 +1,19 @@
-//! What a call asks the review, and what it is told.
+//! The questions of a call to the review, and their answers.
 
 use std::ops::ControlFlow;
 
 use tollgate_admission::namespaces::{Namespaces, OfRequest};
 use tollgate_json::document::{Json, Pattern};
 
+use crate::FUEL_PER_NODE;
 use crate::bindings::review::Part;
 use crate::bindings::types::{Node, Value};
 use crate::fault::Stop;
-use crate::host::{contract_value, text_bytes};
+use crate::host::{contract_value, fuel_of_match, text_bytes};
 use crate::namespaces::namespace_now;
 use crate::state::Subject;
-use crate::{FUEL_PER_BYTE, FUEL_PER_MATCH, FUEL_PER_NODE};
 
-/// What one call has asked and was told, in order.
+/// The questions of one call and their answers, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     pub(super) asked: Vec<(Question, Told)>,
@@ -189,8 +189,7 @@ fn select(document: &Json, pattern: &str, most_fuel: u64) -> Option<Told> {
         document,
         || pay(FUEL_PER_NODE),
         |node| {
-            let bytes = (node.pointer.len() + text_bytes(node.value)) as u64;
-            pay(FUEL_PER_MATCH.saturating_add(bytes.saturating_mul(FUEL_PER_BYTE)))?;
+            pay(fuel_of_match(&node))?;
             nodes.push((node.pointer.into_boxed_str(), Scalar::of(node.value)));
             ControlFlow::Continue(())
         },

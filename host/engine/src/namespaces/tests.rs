@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use serde_json::json;
 use tollgate_admission::namespaces::{Lookup, Namespace, Pending};
-use tollgate_admission::review::decode::decode;
 use tollgate_config::Limits;
 
 use super::*;
@@ -46,16 +45,7 @@ fn engine(namespaces: Option<Arc<dyn Namespaces>>) -> Engine {
 }
 
 fn request() -> AdmissionRequest {
-    let review = json!({
-        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
-        "request": {
-            "uid": "u", "operation": "CREATE", "name": "web", "namespace": "shop",
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-        }
-    });
-    let review = decode(review.to_string().as_bytes(), 32).expect("the review can be read");
-    review.request
+    crate::testing::request(&json!(null))
 }
 
 fn later() -> Instant {
