@@ -403,8 +403,11 @@ async fn failed_shadow_is_reported_and_changes_nothing() {
         json!({"shadow": {"source": source(&missing)}}),
     );
     let server = Server::start(configuration);
-    let pending = |status: &Value| status["shadow"]["state"] == "pending";
-    let status = until_status(&server, "colour", pending).await;
+    // Before its first attempt has failed, a pending shadow has no reason yet.
+    let failed_once = |status: &Value| {
+        status["shadow"]["state"] == "pending" && status["shadow"]["desired"]["reason"].is_string()
+    };
+    let status = until_status(&server, "colour", failed_once).await;
     println!("{:#}", status["shadow"]);
     assert_eq!(status["state"], "loaded");
     let reason = status["shadow"]["desired"]["reason"].as_str();
