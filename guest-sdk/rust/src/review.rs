@@ -6,7 +6,9 @@ use serde::de::DeserializeOwned;
 
 use crate::bindings::imports::tollgate::admission::review::Part;
 use crate::pointer::checked;
-use crate::{AdmissionRequest, Node, Operation, Value, host};
+use crate::{
+    AdmissionRequest, GroupVersionKind, GroupVersionResource, Node, Operation, Value, host,
+};
 
 /// The review for which the host called the plugin.
 ///
@@ -71,7 +73,11 @@ impl Review {
     }
 
     /// Returns the request's metadata. Each call crosses to the host and copies a dozen strings, so keep the result if
-    /// you need it more than once. [`Review::operation`] and [`Review::sub_resource`] are cheaper.
+    /// you need it more than once.
+    ///
+    /// The metadata has the uid, which no two reviews share. The host therefore never reuses the answer of a call that
+    /// used this function. [`Review::operation`], [`Review::kind`], [`Review::resource`] and [`Review::sub_resource`]
+    /// are cheaper and do not have this effect.
     #[must_use]
     pub fn request(&self) -> AdmissionRequest {
         host::request()
@@ -87,6 +93,38 @@ impl Review {
             Some("CONNECT") => Operation::Connect,
             _ => self.request().operation,
         }
+    }
+
+    /// Returns the kind of [`Review::request`].
+    #[must_use]
+    pub fn kind(&self) -> GroupVersionKind {
+        match self.texts(["/kind/group", "/kind/version", "/kind/kind"]) {
+            [Some(group), Some(version), Some(kind)] => GroupVersionKind {
+                group,
+                version,
+                kind,
+            },
+            _ => self.request().kind,
+        }
+    }
+
+    /// Returns the resource of [`Review::request`].
+    #[must_use]
+    pub fn resource(&self) -> GroupVersionResource {
+        match self.texts(["/resource/group", "/resource/version", "/resource/resource"]) {
+            [Some(group), Some(version), Some(resource)] => GroupVersionResource {
+                group,
+                version,
+                resource,
+            },
+            _ => self.request().resource,
+        }
+    }
+
+    /// Returns the strings at three places of the request.
+    fn texts(&self, at: [&str; 3]) -> [Option<String>; 3] {
+        let mut values = self.request_document().get_many(at).into_iter();
+        at.map(|_| values.next().flatten().and_then(Value::into_text))
     }
 
     /// Returns the subresource of [`Review::request`], such as `status` or `scale`, for a fraction of its cost. None

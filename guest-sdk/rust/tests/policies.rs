@@ -275,6 +275,59 @@ fn a_list_that_is_missing_is_made_once() {
     );
 }
 
+/// Warns with what the request is about, as the fields of `request()` and as the functions for single fields have it.
+#[derive(Default, serde::Deserialize)]
+struct About;
+
+impl Policy for About {
+    type Settings = Json;
+
+    fn configure(_settings: Json) -> Result<Self, SettingsErrors> {
+        Ok(Self)
+    }
+}
+
+impl Validate for About {
+    fn validate(&self, review: &Review) -> Result<(), Denial> {
+        let request = review.request();
+        let all = (
+            request.operation,
+            request.kind,
+            request.resource,
+            request.sub_resource,
+        );
+        let each = (
+            review.operation(),
+            review.kind(),
+            review.resource(),
+            review.sub_resource(),
+        );
+        review.warn(format!("{all:?}"));
+        review.warn(format!("{each:?}"));
+        Ok(())
+    }
+}
+
+#[test]
+fn single_fields_are_those_of_the_request() {
+    let deployment =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}});
+    let no_kind = json!({"request": {
+        "uid": "u", "operation": "CREATE", "resource": {"group": "", "version": "v1", "resource": "pods"}, "object": pod(),
+    }});
+    let reviews = [
+        TestReview::create(pod()),
+        TestReview::delete(deployment.clone()).sub_resource("scale"),
+        TestReview::create(deployment),
+        TestReview::from_review(no_kind),
+    ];
+    for review in reviews {
+        let warnings = review.validate::<About>().warnings().to_vec();
+        assert_eq!(warnings.len(), 2);
+        assert_eq!(warnings[0], warnings[1]);
+    }
+}
+
 #[test]
 fn a_change_is_told_from_what_stays() {
     let changes = |review: TestReview| {

@@ -40,6 +40,8 @@ pub(super) use transcript::{Question, Scalar, Told, Transcript, document};
 pub(super) struct AnswerMemory {
     limit_bytes: u64,
     used_bytes: AtomicU64,
+    /// Number of plugins that keep answers, or want to.
+    sharers: AtomicU64,
 }
 
 /// The kept answers of one plugin.
@@ -74,6 +76,8 @@ struct Tree {
     roots: [Option<Next>; 4],
     hasher: RandomState,
     bytes: u64,
+    /// Whether the plugin counts as one that shares the memory.
+    is_sharer: bool,
     /// Number of kept answers.
     kept: u32,
     /// Number of calls since the tree was empty.
@@ -107,8 +111,9 @@ enum Keeping {
 
 /// One of so many calls whose answer is known is made, and compared.
 const CHECKED: u64 = 1024;
-/// The part of all memory that one plugin's answers may take.
-const SHARE: u64 = 8;
+/// One plugin's answers may take this part of all memory. When more plugins than this share the memory, each has an equal
+/// part.
+const LARGEST_PART: u64 = 8;
 /// Number of calls that are not kept after a call that cannot be kept.
 const PAUSE: u32 = 1024;
 /// After answers that helped too few calls, the pause is twice as long, and doubles so many times while that goes on.
@@ -125,7 +130,13 @@ impl AnswerMemory {
         Arc::new(Self {
             limit_bytes,
             used_bytes: AtomicU64::new(0),
+            sharers: AtomicU64::new(0),
         })
+    }
+
+    /// The memory that one plugin may take.
+    fn part(&self) -> u64 {
+        self.limit_bytes / self.sharers.load(Ordering::Relaxed).max(LARGEST_PART)
     }
 
     fn take(&self, bytes: u64) -> bool {
@@ -220,7 +231,10 @@ impl Answers {
     ) {
         let bytes = BYTES_PER_CALL + transcript.bytes() + kept.bytes();
         let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
-        let has_room = tree.bytes + bytes <= self.memory.limit_bytes / SHARE;
+        if !std::mem::replace(&mut tree.is_sharer, true) {
+            self.memory.sharers.fetch_add(1, Ordering::Relaxed);
+        }
+        let has_room = tree.bytes + bytes <= self.memory.part();
         let has_room = has_room && self.memory.take(bytes);
         let keeping = tree.add(place(phase, with_grounds), transcript, kept, has_room);
         match keeping {
@@ -235,15 +249,19 @@ impl Answers {
             Keeping::Kept | Keeping::Known => {}
             Keeping::Full => {
                 // A tree that answers fewer calls than it has cost is of no use for now.
-                match *tree.found.get_mut() < tree.kept {
-                    true => self.rest_longer(),
-                    false => self.useless.store(0, Ordering::Relaxed),
-                }
+                let is_useless = *tree.found.get_mut() < tree.kept;
                 self.clear(&mut tree);
+                if is_useless {
+                    self.leave(&mut tree);
+                    self.rest_longer();
+                } else {
+                    self.useless.store(0, Ordering::Relaxed);
+                }
             }
             Keeping::Differs => {
                 self.is_off.store(true, Ordering::Relaxed);
                 self.clear(&mut tree);
+                self.leave(&mut tree);
                 tracing::error!(
                     %plugin, phase = phase.name(),
                     "the plugin answered two calls differently although it was told the same; its answers are not reused any \
@@ -255,7 +273,17 @@ impl Answers {
 
     fn clear(&self, tree: &mut Tree) {
         self.memory.give_back(tree.bytes);
-        *tree = Tree::default();
+        *tree = Tree {
+            is_sharer: tree.is_sharer,
+            ..Tree::default()
+        };
+    }
+
+    /// Leaves the memory to the other plugins.
+    fn leave(&self, tree: &mut Tree) {
+        if std::mem::take(&mut tree.is_sharer) {
+            self.memory.sharers.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -263,6 +291,9 @@ impl Drop for Answers {
     fn drop(&mut self) {
         let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.memory.give_back(tree.bytes);
+        if tree.is_sharer {
+            self.memory.sharers.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -77,16 +77,19 @@ impl Validate for AlwaysPullImages {
 impl AlwaysPullImages {
     /// Returns the containers and image volumes with a wrong pull policy.
     fn offenders(&self, review: &Review) -> Vec<Container> {
-        let request = review.request();
-        let sub_resource = request.sub_resource.as_deref();
-        let is_update = request.operation == Operation::Update;
-        let is_covered = match sub_resource {
-            None => is_update || request.operation == Operation::Create,
+        let operation = review.operation();
+        let is_update = operation == Operation::Update;
+        let sub_resource = review.sub_resource();
+        let is_covered = match sub_resource.as_deref() {
+            None => is_update || operation == Operation::Create,
             Some("ephemeralcontainers") => is_update,
             Some(_) => false,
         };
-        if !is_covered || request.resource.resource != "pods" || !request.resource.group.is_empty()
-        {
+        if !is_covered {
+            return Vec::new();
+        }
+        let resource = review.resource();
+        if resource.resource != "pods" || !resource.group.is_empty() {
             return Vec::new();
         }
         if review

@@ -29,16 +29,14 @@ pub(crate) fn report(problems: tollgate_gatekeeper::Problems, errors: &mut Setti
 impl<'a> Reviewed<'a> {
     /// Reads the facts of the object and the old object.
     pub(crate) fn new(review: &'a Review, namespaces: &'a Namespaces) -> Self {
-        let request = review.request();
-        let namespace = request.namespace.unwrap_or_default();
+        let kind = review.kind();
+        let namespace = review.request_document().text("/namespace");
+        let namespace = namespace.unwrap_or_default();
         let of = |document: Part| {
             let labels = document.read("/metadata/labels").ok().flatten();
-            Subject::read(
-                [&request.kind.group, &request.kind.kind],
-                &namespace,
-                labels,
-                &|pointer| document.text(pointer).unwrap_or_default(),
-            )
+            Subject::read([&kind.group, &kind.kind], &namespace, labels, &|pointer| {
+                document.text(pointer).unwrap_or_default()
+            })
         };
         let documents = [review.object(), review.old_object()];
         Self {

@@ -46,16 +46,15 @@ impl Policy for DisableServiceLinks {
 
 impl Mutate for DisableServiceLinks {
     fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
-        let request = review.request();
         let object = review.object();
         // The Pod itself, or a template for Pods.
-        let pod = if request.kind.kind == "Pod" {
+        let pod = if review.kind().kind == "Pod" {
             Pointer::root()
         } else {
             pointer!["spec", "template"]
         };
-        let can_change = request.sub_resource.is_none()
-            && match request.operation {
+        let can_change = review.sub_resource().is_none()
+            && match review.operation() {
                 Operation::Create => true,
                 // The links of a Pod are immutable. A new template restarts Pods, so the plugin must not cause one.
                 Operation::Update => !pod.is_root() && review.changes(&pod),

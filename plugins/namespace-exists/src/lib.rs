@@ -23,9 +23,12 @@ impl Policy for NamespaceExists {
 
 impl Validate for NamespaceExists {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
-        let request = review.request();
-        let is_namespace = request.kind.group.is_empty() && request.kind.kind == "Namespace";
-        let Some(namespace) = request.namespace.filter(|_| !is_namespace) else {
+        let kind = review.kind();
+        if kind.group.is_empty() && kind.kind == "Namespace" {
+            return Ok(());
+        }
+        let namespace = review.request_document().text("/namespace");
+        let Some(namespace) = namespace.filter(|name| !name.is_empty()) else {
             return Ok(());
         };
         // Without a Namespace of this name, the call ends here.

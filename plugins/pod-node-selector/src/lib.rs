@@ -92,7 +92,8 @@ impl PodNodeSelector {
 
     /// Denies labels that the settings do not list for the namespace. Without such a list, all are allowed.
     fn refuse_foreign(&self, review: &Review, labels: &Labels) -> Result<(), Denial> {
-        let namespace = review.request().namespace.unwrap_or_default();
+        let namespace = review.request_document().text("/namespace");
+        let namespace = namespace.unwrap_or_default();
         let Some(whitelist) = self.selectors.get(&namespace) else {
             return Ok(());
         };

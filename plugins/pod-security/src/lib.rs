@@ -65,9 +65,9 @@ impl Validate for PodSecurity {
         if self.checks.is_empty() {
             return Ok(());
         }
-        let request = review.request();
-        let is_update = request.operation == Operation::Update;
-        match Subject::of(&request) {
+        let operation = review.operation();
+        let is_update = operation == Operation::Update;
+        match Subject::of(review, operation) {
             None => Ok(()),
             Some(Subject::Pod) => {
                 if is_update && !update::is_significant(review.object(), review.old_object()) {

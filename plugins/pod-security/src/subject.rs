@@ -1,6 +1,5 @@
 //! Finds the part of a request that the standards apply to: a Pod, or a template for Pods.
 
-use tollgate_sdk::AdmissionRequest;
 use tollgate_sdk::prelude::*;
 
 /// Subresources of a Pod that do not have its spec, or cannot change it. Any other subresource counts as a Pod, so that
@@ -28,12 +27,13 @@ pub(crate) enum Subject {
 
 impl Subject {
     /// Returns the subject of a request. None if the standards do not apply.
-    pub(crate) fn of(request: &AdmissionRequest) -> Option<Self> {
-        if !matches!(request.operation, Operation::Create | Operation::Update) {
+    pub(crate) fn of(review: &Review, operation: Operation) -> Option<Self> {
+        if !matches!(operation, Operation::Create | Operation::Update) {
             return None;
         }
-        let resource = &request.resource;
-        let sub_resource = request.sub_resource.as_deref();
+        let resource = review.resource();
+        let sub_resource = review.sub_resource();
+        let sub_resource = sub_resource.as_deref();
         let template = match (resource.group.as_str(), resource.resource.as_str()) {
             ("", "pods") => {
                 let carries_spec = sub_resource.is_none_or(|name| !WITHOUT_SPEC.contains(&name));

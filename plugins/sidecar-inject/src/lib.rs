@@ -79,12 +79,11 @@ impl Policy for SidecarInject {
 
 impl Mutate for SidecarInject {
     fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
-        let request = review.request();
         let pod = review.object();
         // The containers of a Pod cannot change after its creation.
-        let is_new_pod = request.operation == Operation::Create
-            && request.sub_resource.is_none()
-            && request.kind.kind == "Pod";
+        let is_new_pod = review.operation() == Operation::Create
+            && review.sub_resource().is_none()
+            && review.kind().kind == "Pod";
         if !is_new_pod || is_mirror_pod(pod) || !self.is_wanted(review) {
             return Ok(Mutation::Unchanged);
         }

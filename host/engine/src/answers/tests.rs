@@ -281,4 +281,38 @@ fn memory_is_bounded_and_given_back() {
     assert!(rested > 1000, "{rested}");
     drop(plugins);
     assert_eq!(used(), 0);
+    assert_eq!(memory.sharers.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn plugins_that_fill_the_memory_make_room_for_another() {
+    let memory = AnswerMemory::new(64 << 10);
+    let pod = |value: u64| subject(&json!({"a": format!("value-{value}")}));
+    let early: Vec<_> = (0..LARGEST_PART).map(|_| Answers::new(&memory)).collect();
+    // Each answer is of use, so nobody leaves the memory.
+    let learn = |plugin: &Answers, value: u64| {
+        plugin.keeps(&pod(value), &[get("/a")], kept(None, value));
+        for _ in 0..3 {
+            plugin.recalls(&pod(value));
+        }
+    };
+    let mut values = 0;
+    while memory.used_bytes.load(Ordering::Relaxed) + 2 * BYTES_PER_CALL < memory.limit_bytes {
+        values += 1;
+        assert!(values < 1000, "the memory is never full");
+        for plugin in &early {
+            learn(plugin, values);
+        }
+    }
+    let late = Answers::new(&memory);
+    learn(&late, 0);
+    assert_eq!(late.recalls(&pod(0)), None);
+    for plugin in &early {
+        learn(plugin, values + 1);
+        learn(plugin, values + 2);
+    }
+    learn(&late, 0);
+    assert_eq!(late.recalls(&pod(0)), Some(0));
+    let shares = |plugin: &Answers| plugin.tree.read().unwrap().bytes <= memory.part();
+    assert!(early.iter().all(shares) && shares(&late));
 }
