@@ -314,6 +314,39 @@ async fn reused_answer_is_shown_as_such() {
     assert_eq!(shown, (Value::Null, json!(1)));
 }
 
+/// Sample plugins whose answers for Pods that differ in their names and uids are the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_sample_plugins_are_reused_for_the_next_pod() {
+    let sidecars =
+        json!({"injectByDefault": true, "containers": [{"name": "logs", "image": "logs:1"}]});
+    let samples = [
+        ("always-pull-images", json!({})),
+        ("disable-service-links", json!({})),
+        ("pod-security", json!({})),
+        ("sidecar-inject", sidecars),
+    ];
+    let mut configuration = Configuration::new();
+    for (name, settings) in &samples {
+        configuration.sample(name, settings);
+    }
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    for path in ["/mutate", "/validate"] {
+        for name in ["a", "b"] {
+            let review = Review::create(pod(name)).uid(&format!("{path}-{name}"));
+            assert_eq!(server.post(path, &review.build()).await.status, 200);
+        }
+    }
+    let page = server.metrics().await;
+    for (name, _) in &samples {
+        let count = |metric_name: &str| metric(&page, metric_name, &[("plugin", name)]);
+        let calls = count("tollgate_plugin_calls_total");
+        let reused = count("tollgate_plugin_reused_answers_total");
+        assert_eq!(reused * 2.0, calls, "{name}");
+        assert!(reused > 0.0, "{name}");
+    }
+}
+
 /// Calls that depend on anything but the review, and calls about Secrets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_depend_on_the_review_alone_runs_every_time() {
