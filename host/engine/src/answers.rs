@@ -151,6 +151,13 @@ impl AnswerMemory {
     fn give_back(&self, bytes: u64) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
+
+    /// Leaves the memory to the other plugins.
+    fn leave(&self, tree: &mut Tree) {
+        if std::mem::take(&mut tree.is_sharer) {
+            self.sharers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 // === impl Answers ===
@@ -231,6 +238,10 @@ impl Answers {
     ) {
         let bytes = BYTES_PER_CALL + transcript.bytes() + kept.bytes();
         let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
+        // Calls may have been under way when the plugin was found to answer differently.
+        if self.is_off.load(Ordering::Relaxed) {
+            return;
+        }
         if !std::mem::replace(&mut tree.is_sharer, true) {
             self.memory.sharers.fetch_add(1, Ordering::Relaxed);
         }
@@ -250,10 +261,14 @@ impl Answers {
             Keeping::Full => {
                 // A tree that answers fewer calls than it has cost is of no use for now.
                 let is_useless = *tree.found.get_mut() < tree.kept;
+                let is_empty = tree.kept == 0;
                 self.clear(&mut tree);
                 if is_useless {
-                    self.leave(&mut tree);
+                    self.memory.leave(&mut tree);
                     self.rest_longer();
+                } else if is_empty {
+                    // Others have the memory, or the call needs more than this plugin's part.
+                    self.rest();
                 } else {
                     self.useless.store(0, Ordering::Relaxed);
                 }
@@ -261,7 +276,7 @@ impl Answers {
             Keeping::Differs => {
                 self.is_off.store(true, Ordering::Relaxed);
                 self.clear(&mut tree);
-                self.leave(&mut tree);
+                self.memory.leave(&mut tree);
                 tracing::error!(
                     %plugin, phase = phase.name(),
                     "the plugin answered two calls differently although it was told the same; its answers are not reused any \
@@ -278,22 +293,13 @@ impl Answers {
             ..Tree::default()
         };
     }
-
-    /// Leaves the memory to the other plugins.
-    fn leave(&self, tree: &mut Tree) {
-        if std::mem::take(&mut tree.is_sharer) {
-            self.memory.sharers.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Drop for Answers {
     fn drop(&mut self) {
         let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.memory.give_back(tree.bytes);
-        if tree.is_sharer {
-            self.memory.sharers.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.memory.leave(tree);
     }
 }
 

@@ -247,6 +247,10 @@ fn plugin_that_answers_differently_is_run_every_time() {
         assert!(!answers.wants_transcript(), "{questions:?}");
         assert_eq!(answers.recalls(&pod), None, "{questions:?}");
         assert_eq!(answers.memory.used_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(answers.memory.sharers.load(Ordering::Relaxed), 0);
+        // A call that was under way ends now.
+        answers.keeps(&pod, &[get("/a")], kept(None, 1));
+        assert_eq!(answers.recalls(&pod), None, "{questions:?}");
     }
 }
 
@@ -307,6 +311,8 @@ fn plugins_that_fill_the_memory_make_room_for_another() {
     let late = Answers::new(&memory);
     learn(&late, 0);
     assert_eq!(late.recalls(&pod(0)), None);
+    // It does not write each call down while there is no room.
+    assert!(!late.wants_transcript());
     for plugin in &early {
         learn(plugin, values + 1);
         learn(plugin, values + 2);
