@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -12,6 +13,9 @@ use crate::budget::{Budget, Lease};
 /// Bytes kept of an oversized body. This is enough for `apiVersion`, `uid` and the other fields that an AdmissionReview
 /// answer needs, because Go writes the request before the object.
 pub(super) const HEAD_BYTES: usize = 64 * 1024;
+
+/// Capacity of a buffer, as a multiple of the bytes that have arrived.
+const GROWTH: usize = 4;
 
 /// Smallest capacity of a buffer for a body that arrives in several pieces.
 const FIRST_BYTES: usize = 16 * 1024;
@@ -64,15 +68,18 @@ pub(super) async fn receive(
     let declared = incoming.size_hint().exact();
     let oversized = declared.is_some_and(|bytes| bytes > limit_bytes);
     let mut lease = budget.lease(peer);
-    let evicted = lease.evicted();
     let mut pace = Pace::new();
     let mut buffer = Vec::new();
     loop {
-        let frame = tokio::select! {
-            biased;
-            frame = incoming.frame() => frame,
-            () = evicted.cancelled() => return Received::Crowded,
-            () = sleep_until(pace.due()) => return Received::Slow,
+        // Most bodies arrive with their head. They need neither a timer nor a place among those that can be evicted.
+        let frame = match incoming.frame().now_or_never() {
+            Some(frame) => frame,
+            None => tokio::select! {
+                biased;
+                frame = incoming.frame() => frame,
+                () = lease.evicted().cancelled() => return Received::Crowded,
+                () = sleep_until(pace.due()) => return Received::Slow,
+            },
         };
         let Some(frame) = frame else { break };
         let Ok(frame) = frame else {
@@ -145,11 +152,11 @@ pub(super) async fn drain(incoming: &mut Incoming, limit_bytes: u64, until: Inst
     timeout_at(until, to_the_end).await.unwrap_or(false)
 }
 
-/// Capacity for a buffer that holds `length` bytes now and at most `most` at the end. The result is at most twice the
-/// bytes that have arrived, or 16 KiB if that is more.
+/// Capacity for a buffer that holds `length` bytes now and at most `most` at the end. The result is at most four times the
+/// bytes that have arrived, or 16 KiB if that is more. With less room, a body would be copied more often.
 fn grown(length: usize, most: usize) -> usize {
-    let doubled = length.checked_next_power_of_two().unwrap_or(length);
-    doubled.max(FIRST_BYTES).min(most).max(length)
+    let larger = length.saturating_mul(GROWTH).max(FIRST_BYTES);
+    larger.min(most).max(length)
 }
 
 /// Returns the bytes without a much larger buffer behind them.
@@ -220,12 +227,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffer_grows_to_twice_received_up_to_announced_length() {
+    fn buffer_grows_to_four_times_received_up_to_announced_length() {
         const MIB: usize = 1 << 20;
         assert_eq!(grown(1, 40 * MIB), FIRST_BYTES);
         assert_eq!(grown(1, 100), 100);
-        assert_eq!(grown(MIB + 1, 40 * MIB), 2 * MIB);
+        assert_eq!(grown(8_000, MIB), 32_000);
+        assert_eq!(grown(MIB, 40 * MIB), 4 * MIB);
         assert_eq!(grown(33 * MIB, 40 * MIB), 40 * MIB);
+        assert_eq!(grown(usize::MAX, usize::MAX), usize::MAX);
     }
 
     #[test]

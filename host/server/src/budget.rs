@@ -64,8 +64,14 @@ pub(super) struct Lease {
     budget: Arc<Budget>,
     peer: IpAddr,
     bytes: u64,
-    /// Its key among the arriving bodies, until the body is complete.
-    arriving: Option<u64>,
+    /// Its entry among the arriving bodies, until the body is complete. A body that arrives at once never has one.
+    arriving: Option<Entry>,
+}
+
+/// The entry of a body among those that are still arriving.
+#[derive(Debug)]
+struct Entry {
+    id: u64,
     evicted: CancellationToken,
 }
 
@@ -85,28 +91,13 @@ impl Budget {
         })
     }
 
-    /// Creates an empty lease for a body of `peer` that begins to arrive.
+    /// Creates an empty lease for a body of `peer`. It cannot be evicted until somebody waits for the body.
     pub(super) fn lease(self: &Arc<Self>, peer: IpAddr) -> Lease {
-        let evicted = CancellationToken::new();
-        let mut state = self.state();
-        let id = state.next;
-        state.next += 1;
-        state.arriving.insert(
-            id,
-            Arriving {
-                peer,
-                bytes: 0,
-                since: Instant::now(),
-                evicted: evicted.clone(),
-            },
-        );
-        drop(state);
         Lease {
             budget: Arc::clone(self),
             peer,
             bytes: 0,
-            arriving: Some(id),
-            evicted,
+            arriving: None,
         }
     }
 
@@ -163,6 +154,9 @@ impl Lease {
 
     /// Grows the lease to cover `bytes`. If there is no room, waits for slow bodies to make room.
     pub(super) async fn cover_in_time(&mut self, bytes: u64) -> bool {
+        if self.try_cover(bytes).is_ok() {
+            return true;
+        }
         let until = tokio::time::Instant::now() + ROOM_TIMEOUT;
         let budget = Arc::clone(&self.budget);
         loop {
@@ -172,10 +166,10 @@ impl Lease {
             let Err(missing) = self.try_cover(bytes) else {
                 return true;
             };
-            if self.evicted.is_cancelled()
+            if self.is_evicted()
                 || !budget
                     .state()
-                    .evict(self.peer, self.arriving, missing, Instant::now())
+                    .evict(self.peer, self.id(), missing, Instant::now())
                 || timeout_at(until, freed).await.is_err()
             {
                 return false;
@@ -195,7 +189,7 @@ impl Lease {
         state.used_bytes = wanted;
         *state.by_peer.entry(self.peer).or_default() += more;
         self.bytes += more;
-        if let Some(body) = self.arriving.and_then(|id| state.arriving.get_mut(&id)) {
+        if let Some(body) = self.id().and_then(|id| state.arriving.get_mut(&id)) {
             body.bytes = self.bytes;
         }
         drop(state);
@@ -218,7 +212,7 @@ impl Lease {
             }
         }
         self.bytes -= surplus;
-        if let Some(body) = self.arriving.and_then(|id| state.arriving.get_mut(&id)) {
+        if let Some(body) = self.id().and_then(|id| state.arriving.get_mut(&id)) {
             body.bytes = self.bytes;
         }
         drop(state);
@@ -228,14 +222,40 @@ impl Lease {
 
     /// Marks the body as complete. While it is answered, it cannot be evicted.
     pub(super) fn complete(&mut self) {
-        if let Some(id) = self.arriving.take() {
-            self.budget.state().arriving.remove(&id);
+        if let Some(entry) = self.arriving.take() {
+            self.budget.state().arriving.remove(&entry.id);
         }
     }
 
-    /// Returns a token that is cancelled when this body must make room.
-    pub(super) fn evicted(&self) -> CancellationToken {
-        self.evicted.clone()
+    /// Returns a token that is cancelled when this body must make room. From the first call on, it can be evicted.
+    pub(super) fn evicted(&mut self) -> &CancellationToken {
+        let entry = self.arriving.get_or_insert_with(|| {
+            let evicted = CancellationToken::new();
+            let mut state = self.budget.state();
+            let id = state.next;
+            state.next += 1;
+            state.arriving.insert(
+                id,
+                Arriving {
+                    peer: self.peer,
+                    bytes: self.bytes,
+                    since: Instant::now(),
+                    evicted: evicted.clone(),
+                },
+            );
+            Entry { id, evicted }
+        });
+        &entry.evicted
+    }
+
+    fn is_evicted(&self) -> bool {
+        let entry = self.arriving.as_ref();
+        entry.is_some_and(|entry| entry.evicted.is_cancelled())
+    }
+
+    /// Its key among the arriving bodies.
+    fn id(&self) -> Option<u64> {
+        self.arriving.as_ref().map(|entry| entry.id)
     }
 }
 
@@ -316,15 +336,12 @@ mod tests {
             .map(|(number, bytes)| {
                 let mut lease = budget.lease(peer(number));
                 assert!(lease.cover(bytes));
+                assert!(!lease.evicted().is_cancelled());
                 lease
             })
             .collect();
-        let evicted = |leases: &[Lease]| -> Vec<bool> {
-            leases
-                .iter()
-                .map(|lease| lease.evicted.is_cancelled())
-                .collect()
-        };
+        let evicted =
+            |leases: &[Lease]| -> Vec<bool> { leases.iter().map(Lease::is_evicted).collect() };
         let now = Instant::now();
         assert!(
             !budget.state().evict(peer(4), None, 100, now),
@@ -334,7 +351,7 @@ mod tests {
         leases[1].complete();
         assert!(budget.state().evict(peer(4), None, 150, later));
         assert_eq!(evicted(&leases), [false, false, true, false]);
-        let most = leases[2].arriving;
+        let most = leases[2].id();
         assert!(
             !budget.state().evict(peer(2), most, 100, later),
             "no body is evicted for the peer that holds most"

@@ -32,6 +32,7 @@ use crate::authentication::{Authentication, Peer};
 use crate::budget::Budget;
 use crate::exchange;
 use crate::places::Place;
+use crate::read_ahead::ReadAhead;
 use crate::transport::Transport;
 
 /// Time limit for a TLS handshake, which normally takes milliseconds.
@@ -107,7 +108,10 @@ pub(super) async fn serve<G: Gate>(
     activity.established();
     let (tcp, tls) = stream.get_ref();
     let multiplexed = tls.alpn_protocol() == Some(b"h2");
-    let peer = Arc::new(Peer::new(tcp.peer_addr().ok(), tls.peer_certificates()));
+    let peer = Arc::new(Peer::new(
+        tcp.get_ref().peer_addr().ok(),
+        tls.peer_certificates(),
+    ));
     let transport = TokioIo::new(Transport::new(stream, Arc::clone(&activity)));
     let service = {
         let shared = Arc::clone(&shared);
@@ -149,7 +153,7 @@ async fn handshake<G>(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     shared: &Shared<G>,
-) -> Option<TlsStream<TcpStream>> {
+) -> Option<TlsStream<ReadAhead<TcpStream>>> {
     let address = stream.peer_addr().ok();
     let mut phase = shared.phase.subscribe();
     let too_late = async {
@@ -158,7 +162,7 @@ async fn handshake<G>(
         sleep(FRESH_TIMEOUT).await;
     };
     let failure = tokio::select! {
-        accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => match accepted {
+        accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(ReadAhead::new(stream))) => match accepted {
             Ok(Ok(stream)) => return Some(stream),
             Ok(Err(error)) => error,
             Err(_) => io::ErrorKind::TimedOut.into(),

@@ -2,8 +2,11 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     panic::AssertUnwindSafe,
+    pin::{Pin, pin},
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -58,9 +61,11 @@ pub(super) async fn answer<G: Gate>(
 ) -> Result<Response<AnswerBody>, Infallible> {
     let version = request.version();
     let mut exchange = Exchange::begin(Arc::clone(&shared.metrics), activity, request.uri().path());
-    let handled = AssertUnwindSafe(handle(&shared, &peer, &mut exchange, request))
-        .catch_unwind()
-        .await;
+    let handled = {
+        // Pinned here, because its kilobytes shall not be moved.
+        let handling = pin!(handle(&shared, &peer, &mut exchange, request));
+        AssertUnwindSafe(handling).catch_unwind().await
+    };
     let answer = handled.unwrap_or_else(|_| {
         shared.metrics.panics.inc();
         let mut answer = Answer::new(
@@ -102,67 +107,73 @@ async fn handle<G: Gate>(
         }
     };
     let deadline = deadline_after(received, route.timeout, &shared.requests.deadline_margin);
-    let receiving = body::receive(&mut incoming, limit_bytes, &shared.budget, peer.ip());
-    let (body, lease) = match timeout_at(deadline.into(), receiving).await {
-        Ok(Received::Whole(bytes, lease)) => (Body::Whole(bytes), lease),
-        Ok(Received::TooLarge(head, lease)) => {
+    let body = {
+        let (incoming, budget) = (&mut incoming, &shared.budget);
+        let receiving = pin!(body::receive(incoming, limit_bytes, budget, peer.ip()));
+        by(deadline, receiving).await
+    };
+    let (body, lease) = match body {
+        Some(Received::Whole(bytes, lease)) => (Body::Whole(bytes), lease),
+        Some(Received::TooLarge(head, lease)) => {
             shared.metrics.oversized_bodies.inc();
             (Body::TooLarge { head, limit_bytes }, lease)
         }
-        Ok(Received::Crowded) => {
+        Some(Received::Crowded) => {
             shared.metrics.overloaded(Overload::Bytes);
             let mut answer = Answer::overloaded();
             answer.close = !refused(&mut incoming, limit_bytes).await;
             return answer;
         }
-        Ok(Received::Slow) => {
+        Some(Received::Slow) => {
             return incomplete(
                 "the body arrived too slowly: no data for 3 s, or less than 64 KiB per second",
             );
         }
-        Ok(Received::Broken) => return incomplete("the body ended before it was complete"),
-        Err(_) => return incomplete("the body did not arrive within the request's timeout"),
+        Some(Received::Broken) => return incomplete("the body ended before it was complete"),
+        None => return incomplete("the body did not arrive within the request's timeout"),
     };
     exchange.body_came();
     let oversized = matches!(body, Body::TooLarge { .. });
-    let review = shared.gate.review(Call {
-        endpoint: route.endpoint,
-        plugin: route.plugin,
-        received,
-        deadline,
-        trace: shared
-            .believes_traces
-            .then(|| route::trace_parent(&parts.headers))
-            .flatten(),
-        body,
-    });
+    let review = pin!(
+        shared.gate.review(Call {
+            endpoint: route.endpoint,
+            plugin: route.plugin,
+            received,
+            deadline,
+            trace: shared
+                .believes_traces
+                .then(|| route::trace_parent(&parts.headers))
+                .flatten(),
+            body,
+        })
+    );
     // The gate enforces the deadline itself. This timeout is a safety net: when it fires, the client has given up.
-    let review = timeout_at((received + route.timeout).into(), review);
-    let (reply, drained) = join(review, async {
-        !oversized || {
-            let until = deadline.min(Instant::now() + DRAIN_TIMEOUT);
-            let drain_bytes = limit_bytes.saturating_mul(DRAIN_FACTOR);
-            body::drain(&mut incoming, drain_bytes, until.into()).await
-        }
-    })
-    .await;
+    let review = by(received + route.timeout, review);
+    let (reply, drained) = if oversized {
+        let until = deadline.min(Instant::now() + DRAIN_TIMEOUT);
+        let drain_bytes = limit_bytes.saturating_mul(DRAIN_FACTOR);
+        let draining = body::drain(&mut incoming, drain_bytes, until.into());
+        Box::pin(join(review, draining)).await
+    } else {
+        (review.await, true)
+    };
     let mut answer = match reply {
-        Ok(Reply::Review(review)) => Answer::new(StatusCode::OK, review),
-        Ok(Reply::Overloaded) => {
+        Some(Reply::Review(review)) => Answer::new(StatusCode::OK, review),
+        Some(Reply::Overloaded) => {
             shared.metrics.overloaded(Overload::Instances);
             Answer::overloaded()
         }
-        Ok(Reply::Crowded) => {
+        Some(Reply::Crowded) => {
             shared.metrics.overloaded(Overload::Decoded);
             Answer::overloaded()
         }
-        Ok(Reply::Starting) => Answer::starting(),
-        Ok(Reply::NotYet(text)) => Answer::new(StatusCode::SERVICE_UNAVAILABLE, text),
-        Ok(Reply::BadRequest(text)) => Answer::new(StatusCode::BAD_REQUEST, text),
-        Ok(Reply::NoSuchPlugin(text)) => Answer::new(StatusCode::NOT_FOUND, text),
-        Ok(Reply::TooLarge(text)) => Answer::new(StatusCode::PAYLOAD_TOO_LARGE, text),
-        Ok(Reply::Internal(text)) => Answer::new(StatusCode::INTERNAL_SERVER_ERROR, text),
-        Err(_) => Answer::new(
+        Some(Reply::Starting) => Answer::starting(),
+        Some(Reply::NotYet(text)) => Answer::new(StatusCode::SERVICE_UNAVAILABLE, text),
+        Some(Reply::BadRequest(text)) => Answer::new(StatusCode::BAD_REQUEST, text),
+        Some(Reply::NoSuchPlugin(text)) => Answer::new(StatusCode::NOT_FOUND, text),
+        Some(Reply::TooLarge(text)) => Answer::new(StatusCode::PAYLOAD_TOO_LARGE, text),
+        Some(Reply::Internal(text)) => Answer::new(StatusCode::INTERNAL_SERVER_ERROR, text),
+        None => Answer::new(
             StatusCode::GATEWAY_TIMEOUT,
             "the review was not answered within the request's timeout",
         ),
@@ -170,6 +181,20 @@ async fn handle<G: Gate>(
     answer.close = !drained;
     answer.lease = Some(lease);
     answer
+}
+
+/// Waits for a future until a deadline. Returns none after that.
+///
+/// Nearly all futures here end at their first poll. They need no timer, which all threads have to be told of.
+async fn by<T>(
+    deadline: Instant,
+    mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>,
+) -> Option<T> {
+    let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
+    match first.await {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => timeout_at(deadline.into(), future).await.ok(),
+    }
 }
 
 /// Builds the answer to a client that failed authentication, or that could not be checked in time.

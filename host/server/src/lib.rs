@@ -39,6 +39,7 @@ mod inspect;
 mod page;
 mod places;
 mod probes;
+mod read_ahead;
 mod refresh;
 mod route;
 mod signals;
