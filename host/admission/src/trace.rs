@@ -120,6 +120,12 @@ impl Observed {
         Self(Some(observer))
     }
 
+    /// Whether somebody observes the calls.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Begins a call. Returns none if nobody observes it.
     #[must_use]
     pub fn begin(&self) -> Option<Watch> {

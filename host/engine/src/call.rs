@@ -147,14 +147,9 @@ impl Earlier {
 // === impl Guest ===
 
 impl Guest {
-    /// Calls the plugin in a fresh instance.
+    /// Gives the answer of an earlier call that was told the same, or calls the plugin.
     ///
-    /// The call ends at `deadline`, or earlier when the plugin's `limits.timeout` is over.
-    ///
-    /// A plugin that asks for a namespace which the host has to look up is called twice. The first attempt ends at the
-    /// question, because a host function cannot wait. The second one begins anew after the lookup, with all its limits
-    /// and the same deadline. Nobody sees the first attempt: an instance shares nothing with the next. The same happens
-    /// for each right that the host has to ask kube-apiserver about, and for images that it has to ask registries about.
+    /// See [`Guest::recall`] and [`Guest::call_anew`].
     // Without this, the caller copies the future, which takes kilobytes.
     #[inline]
     pub async fn call(
@@ -164,12 +159,31 @@ impl Guest {
         subject: &Subject,
         deadline: Instant,
     ) -> CallReport {
+        match self.recall(engine, phase, subject, deadline) {
+            Some(report) => report,
+            None => self.call_anew(engine, phase, subject, deadline).await,
+        }
+    }
+
+    /// Calls the plugin in a fresh instance.
+    ///
+    /// The call ends at `deadline`, or earlier when the plugin's `limits.timeout` is over.
+    ///
+    /// A plugin that asks for a namespace which the host has to look up is called twice. The first attempt ends at the
+    /// question, because a host function cannot wait. The second one begins anew after the lookup, with all its limits
+    /// and the same deadline. Nobody sees the first attempt: an instance shares nothing with the next. The same happens
+    /// for each right that the host has to ask kube-apiserver about, and for images that it has to ask registries about.
+    #[inline]
+    pub async fn call_anew(
+        &self,
+        engine: &Engine,
+        phase: Phase,
+        subject: &Subject,
+        deadline: Instant,
+    ) -> CallReport {
         // The clock is read once for all that begins now. Reading it takes as long as a small host function.
         let mut began = Instant::now();
         let deadline = deadline.min(engine.longest_from(began, &self.limits));
-        if let Some(report) = self.recall(engine, phase, subject, began, deadline) {
-            return report;
-        }
         let mut tenant = None;
         if self.tenant.is_some() {
             // Boxed, because calls of the cluster's plugins shall not be larger for it.
@@ -222,17 +236,21 @@ impl Guest {
         }
     }
 
-    /// Makes the report of a call whose answer is known from an earlier one.
-    fn recall(
+    /// Makes the report of a call whose answer is known from an earlier one. Returns nothing if the plugin has to be called.
+    #[must_use]
+    pub fn recall(
         &self,
         engine: &Engine,
         phase: Phase,
         subject: &Subject,
-        began: Instant,
         deadline: Instant,
     ) -> Option<CallReport> {
         let answers = engine.reuses_answers.then_some(self.answers.as_ref())??;
-        if began >= deadline || subject.request.is_secret() {
+        if subject.request.is_secret() {
+            return None;
+        }
+        let began = Instant::now();
+        if began >= deadline {
             return None;
         }
         let namespaces = engine.namespaces.as_ref();

@@ -63,7 +63,7 @@ impl Audit {
             Phase::Mutate => {
                 mutate::alone(engine, &plugin, subject.clone(), deadline, max_depth).await?
             }
-            Phase::Validate => validate::run(engine, &plugin, &subject, deadline, None).await?,
+            Phase::Validate => validate::run(engine, &plugin, &subject, deadline).await?,
         };
         let fuel = report.cost.fuel;
         let comparison = shadow.map(|shadow| Comparison {

@@ -140,7 +140,7 @@ impl Comparison {
             Phase::Mutate => {
                 mutate::alone(engine, plugin, subject, deadline, shared.max_depth).await?
             }
-            Phase::Validate => validate::run(engine, plugin, &subject, deadline, None).await?,
+            Phase::Validate => validate::run(engine, plugin, &subject, deadline).await?,
         };
         Ok((verdict, report.cost.fuel))
     }

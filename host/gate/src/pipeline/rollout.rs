@@ -56,7 +56,7 @@ pub(super) async fn follow_validator(
         async move {
             // A second call must not use up the time of a validator that has not begun.
             first_turns.done().await;
-            let called = validate::run(engine, &plugin, &subject, deadline, None).await;
+            let called = validate::run(engine, &plugin, &subject, deadline).await;
             called.map(|(report, _)| report)
         }
     };

@@ -210,6 +210,38 @@ impl Turn<'_> {
         }
     }
 
+    /// Returns the answer of an earlier call, if it is known to be the answer of this one. Groups have none of their own.
+    pub(super) fn recall(
+        &self,
+        engine: &Engine,
+        subject: &Subject,
+        deadline: Instant,
+    ) -> Option<Answered> {
+        let PluginState::Loaded(loaded) = &self.plugin.state else {
+            return None;
+        };
+        let guest = loaded.guest.as_ref()?;
+        let report = guest.recall(engine, self.phase, subject, deadline)?;
+        read(report).ok()
+    }
+
+    /// Like [`Turn::call`], for a plugin that is no group, that nobody observes, and whose answer [`Turn::recall`] does not
+    /// know.
+    pub(super) async fn call_anew(
+        &self,
+        engine: &Engine,
+        subject: &Subject,
+        deadline: Instant,
+    ) -> Result<Answered, Overload> {
+        if let PluginState::Loaded(loaded) = &self.plugin.state
+            && let Some(guest) = &loaded.guest
+        {
+            return read(guest.call_anew(engine, self.phase, subject, deadline).await);
+        }
+        // Boxed, because such a plugin has a fault without a call.
+        Box::pin(self.call_alone(engine, subject, deadline)).await
+    }
+
     /// Calls a plugin that is no group.
     pub(super) async fn call_alone(
         &self,

@@ -27,7 +27,7 @@ use super::outcome::{Ended, Report};
 use super::passed_over::{PassedOver, Reason};
 use super::rollout::{Followed, follow_validator};
 use super::template::{Shown, Templates};
-use super::turn::{Beginning, Later, Turn, verdict};
+use super::turn::{Answered, Beginning, Later, Turn, verdict};
 use crate::plugin::{Answering, Plugin, PluginSet};
 use crate::shadow::Verdict;
 use caller::Caller;
@@ -66,6 +66,22 @@ struct Evaluation<'r> {
     pod: Option<Arc<Subject>>,
     /// The work to do before it is known whether the plugin is called.
     later: Option<Later>,
+    /// Whether no earlier call tells the answer.
+    is_unknown: bool,
+}
+
+/// What is known of a validator's answer before it is called.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "with many plugins, nearly all are reports, and a box would be one allocation more for each"
+)]
+enum Recalled {
+    /// The answer of an earlier call is that of this one, and it is reported.
+    Report(Report),
+    /// Perhaps something. The plugin's turn has further steps.
+    Later,
+    /// Nothing.
+    Nothing,
 }
 
 /// The inputs of every validator's call.
@@ -159,6 +175,19 @@ pub(super) async fn validate(
             }
             Err(later) => Some(later),
         };
+        let recalled = match &later {
+            None => round.about(pod.as_deref()).recall(answering),
+            Some(_) => Recalled::Later,
+        };
+        if let Recalled::Report(report) = recalled {
+            let evaluated = Evaluated::Reported(report, None, None);
+            if under_way.is_empty() {
+                validated.add(evaluated);
+            } else {
+                out_of_order.push((index, evaluated));
+            }
+            continue;
+        }
         let mut caller = idle.take().unwrap_or_else(|| {
             Caller::new(move |evaluation| async move { round.evaluate(evaluation).await })
         });
@@ -168,6 +197,7 @@ pub(super) async fn validate(
             answering,
             pod,
             later,
+            is_unknown: matches!(recalled, Recalled::Nothing),
         });
         match poll_fn(|context| Poll::Ready(caller.poll_unpin(context))).await {
             Poll::Ready(done) => {
@@ -237,6 +267,34 @@ impl<'r> Round<'r> {
         }
     }
 
+    /// Makes the report of a validator whose answer is known from an earlier call. This needs no future of a call, which
+    /// takes kilobytes.
+    fn recall(&self, answering: Answering<'_>) -> Recalled {
+        let Answering { plugin, rollout } = answering;
+        let turn = Turn {
+            plugin,
+            phase: Phase::Validate,
+        };
+        let request = &self.subject.request;
+        let has_further_steps = rollout.is_some()
+            || plugin.group.is_some()
+            || answering.shadow(self.plugins).is_some()
+            || request.observed.is_on();
+        if has_further_steps {
+            return Recalled::Later;
+        }
+        let Some((answer, called)) = turn.recall(self.engine, self.subject, self.deadline) else {
+            return Recalled::Nothing;
+        };
+        let ended = match verdict(answer) {
+            Ok(None) => Ok(Ended::Allowed),
+            Ok(Some(_)) if Excusing::of(plugin, request).is_some() => return Recalled::Later,
+            Ok(Some(denial)) => Ok(Ended::Denied(denial)),
+            Err(fault) => Err(fault),
+        };
+        Recalled::Report(turn.report(request, called, ended))
+    }
+
     /// Runs one validator, and returns its result and its index.
     async fn evaluate(&self, evaluation: Evaluation<'r>) -> Result<(usize, Evaluated), Overload> {
         let Evaluation {
@@ -245,6 +303,7 @@ impl<'r> Round<'r> {
             answering,
             pod,
             later,
+            is_unknown,
         } = evaluation;
         let round = self.about(pod.as_deref());
         if let Some(later) = later {
@@ -266,7 +325,7 @@ impl<'r> Round<'r> {
                 }
             }
         }
-        let evaluated = round.call(index, answering).await?;
+        let evaluated = round.call(index, answering, is_unknown).await?;
         Ok((index, evaluated))
     }
 
@@ -281,12 +340,29 @@ impl<'r> Round<'r> {
 
     /// Runs one validator whose report counts, and returns it with the comparison to make. If the host has no room,
     /// it skips a plugin in mode warn, because the plugin's verdict does not affect the request.
-    async fn call(&self, index: usize, answering: Answering<'_>) -> Result<Evaluated, Overload> {
+    async fn call(
+        &self,
+        index: usize,
+        answering: Answering<'_>,
+        is_unknown: bool,
+    ) -> Result<Evaluated, Overload> {
         let plugin = answering.plugin;
         let shadow = answering.shadow(self.plugins).cloned();
+        let (engine, subject) = (self.engine, self.subject);
         let first_turns = Some(self.first_turns);
         let deadline = answering.deadline(self.deadline);
-        match run(self.engine, plugin, self.subject, deadline, first_turns).await {
+        let turn = Turn {
+            plugin,
+            phase: Phase::Validate,
+        };
+        let called = async {
+            let answered = match is_unknown {
+                true => turn.call_anew(engine, subject, deadline).await?,
+                false => turn.call(engine, subject, deadline).await?,
+            };
+            conclude(turn, answered, engine, subject, deadline, first_turns).await
+        };
+        match called.await {
             Ok((report, live)) => {
                 let comparison = shadow.map(|shadow| Comparison {
                     shadow,
@@ -333,21 +409,32 @@ impl FirstTurns {
     }
 }
 
-/// Runs one validator, and returns its report and its verdict. With `first_turns`, a second call waits until the
-/// other validators of the review have had their first turn.
+/// Runs one validator, and returns its report and its verdict. It is not made to wait for the other validators of a review.
 pub(super) async fn run(
     engine: &Engine,
     plugin: &Arc<Plugin>,
     subject: &Subject,
     deadline: Instant,
-    first_turns: Option<&FirstTurns>,
 ) -> Result<(Report, Verdict), Overload> {
     let turn = Turn {
         plugin,
         phase: Phase::Validate,
     };
-    let request = &subject.request;
-    let (answer, mut called) = turn.call(engine, subject, deadline).await?;
+    let answered = turn.call(engine, subject, deadline).await?;
+    conclude(turn, answered, engine, subject, deadline, None).await
+}
+
+/// Ends the turn of a validator that has answered, and returns its report and its verdict. With `first_turns`, a second
+/// call waits until the other validators of the review have had their first turn.
+async fn conclude(
+    turn: Turn<'_>,
+    (answer, mut called): Answered,
+    engine: &Engine,
+    subject: &Subject,
+    deadline: Instant,
+    first_turns: Option<&FirstTurns>,
+) -> Result<(Report, Verdict), Overload> {
+    let (plugin, request) = (turn.plugin, &subject.request);
     let mut existing = None;
     let ended = match verdict(answer) {
         Ok(None) => Ok(Ended::Allowed),
