@@ -23,7 +23,7 @@ mod write;
 
 pub use json::{Json, Number, Object, sensible_capacity};
 pub use lazy::index_within;
-pub use level::Level;
+pub use level::{Level, Shown};
 pub use parse::{
     MAX_VALUES, ParseError, ParseErrorKind, parse, parse_prefix_member, parse_up_to, parse_within,
 };

@@ -1,10 +1,12 @@
 //! Builds one level of an indexed text.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use memchr::memchr2;
+
 use super::index::{Index, Span};
-use super::level::{Content, Level};
-use super::scan::plain_end;
+use super::level::{Content, Level, Shown};
 use super::{Json, Number, Object};
 
 /// Up to this number of names, comparing all of them is faster than sorting.
@@ -37,12 +39,26 @@ impl Content for Object {
             Self::with_capacity_and_hasher(capacity, foldhash::fast::RandomState::default());
         let mut reader = Reader::new(span.index(), span.position());
         while reader.enter(b'}') {
-            let name = reader.text();
+            let name = Arc::from(&*reader.text());
             reader.colon();
             let value = reader.value();
             members.insert(name, value);
         }
         members
+    }
+}
+
+/// Reads the members of an object, in order and with repeated names, and builds nothing.
+pub(super) fn look_over<'s>(span: &'s Span, mut take: impl FnMut(&str, Shown<'s>)) {
+    let mut reader = Reader::new(span.index(), span.position());
+    while reader.enter(b'}') {
+        let name = reader.text();
+        reader.colon();
+        let value = match reader.text[reader.at] {
+            b'"' => Shown::Text(reader.text()),
+            _ => Shown::Other(reader.value()),
+        };
+        take(&name, value);
     }
 }
 
@@ -82,7 +98,7 @@ impl<'s> Reader<'s> {
 
     fn value(&mut self) -> Json {
         match self.text[self.at] {
-            b'"' => Json::Text(self.text()),
+            b'"' => Json::Text(Arc::from(&*self.text())),
             b'{' => Json::Object(Arc::new(self.container())),
             b'[' => Json::Array(Arc::new(self.container())),
             b't' => self.literal("true", Json::Bool(true)),
@@ -120,11 +136,15 @@ impl<'s> Reader<'s> {
     /// Reads a string as it is written, without its quotes. Returns whether it has no escapes, too.
     fn quoted(&mut self) -> (&'s [u8], bool) {
         let start = self.at + 1;
-        let mut end = plain_end(self.text, start);
+        let end_of_plain = |from: usize| {
+            let found = memchr2(b'"', b'\\', &self.text[from..]);
+            from + found.expect("the text was checked")
+        };
+        let mut end = end_of_plain(start);
         let is_plain = self.text[end] == b'"';
         while self.text[end] == b'\\' {
             // What follows the backslash and the next byte is plain or begins another escape.
-            end = plain_end(self.text, end + 2);
+            end = end_of_plain(end + 2);
         }
         self.at = end + 1;
         (&self.text[start..end], is_plain)
@@ -143,15 +163,15 @@ impl<'s> Reader<'s> {
         Json::Number(Number::from_text(utf8(&rest[..length])))
     }
 
-    fn text(&mut self) -> Arc<str> {
+    fn text(&mut self) -> Cow<'s, str> {
         let start = self.at;
         let (plain, is_plain) = self.quoted();
         if is_plain {
-            return Arc::from(utf8(plain));
+            return Cow::Borrowed(utf8(plain));
         }
         let quoted = &self.text[start..self.at];
         let text: String = serde_json::from_slice(quoted).expect("the text was checked");
-        Arc::from(text)
+        Cow::Owned(text)
     }
 }
 

@@ -11,7 +11,7 @@ use super::index::{Container, Index, Open};
 use super::level::Level;
 use super::parse::{MAX_VALUES, ParseError, ParseErrorKind, parse_within};
 use super::room::{self, Meter};
-use super::scan::plain_end;
+use super::scan::Window;
 use super::{Account, Json, NoRoom};
 
 /// Like [`parse_within`], but builds a container only when it is read. The document keeps `text` in memory.
@@ -25,7 +25,7 @@ use super::{Account, Json, NoRoom};
 /// # Errors
 /// When [`parse_within`] refuses the text.
 pub fn index_within(text: &Bytes, max_depth: u32, account: &Account) -> Result<Json, ParseError> {
-    if text.len() > LONGEST_BYTES || str::from_utf8(text).is_err() {
+    if text.len() > LONGEST_BYTES {
         return parse_within(text, max_depth, account);
     }
     let mut pass = Pass::new(text, max_depth, account);
@@ -73,6 +73,15 @@ enum Refused {
     NoRoom(NoRoom),
 }
 
+/// What the pass reads next.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Next {
+    /// A value.
+    Value,
+    /// What comes after a value.
+    End,
+}
+
 struct Pass<'t> {
     text: &'t [u8],
     max_depth: u32,
@@ -81,6 +90,7 @@ struct Pass<'t> {
     bytes: u64,
     /// Whether something was written as the host would not write it, since the last time that somebody asked.
     is_loose: bool,
+    window: Window,
     meter: Meter<'t>,
 }
 
@@ -94,6 +104,7 @@ impl<'t> Pass<'t> {
             containers: Vec::new(),
             bytes: 0,
             is_loose: false,
+            window: Window::NONE,
             meter: Meter::new(account),
         }
     }
@@ -112,57 +123,58 @@ impl<'t> Pass<'t> {
         let mut here = Open::default();
         let mut depth = 0;
         let mut all_values: u32 = 0;
+        let mut next = Next::Value;
         'value: loop {
-            let first = byte(text, at);
-            match first {
-                b'"' => at = self.string(at),
-                b'{' | b'[' => {
-                    if depth == self.max_depth {
-                        return Err(Refused::Unclear);
-                    }
-                    depth += 1;
-                    let is_object = first == b'{';
-                    here = self.open(here, at, is_object)?;
-                    at += 1;
-                    // The closing bracket is two after the opening one in ASCII.
-                    let mut next = byte(text, at);
-                    if next <= b' ' {
-                        at = self.space(at);
-                        next = byte(text, at);
-                    }
-                    if next != first + 2 {
-                        if is_object {
-                            at = self.name(at)?;
+            if next == Next::Value {
+                let first = byte(text, at);
+                match first {
+                    b'"' => at = self.string(at),
+                    b'{' | b'[' => {
+                        if depth == self.max_depth {
+                            return Err(Refused::Unclear);
                         }
+                        depth += 1;
+                        let is_object = first == b'{';
+                        here = self.open(here, at, is_object)?;
+                        at += 1;
+                        // The closing bracket is two after the opening one in ASCII.
+                        let mut after = byte(text, at);
+                        if after <= b' ' {
+                            at = self.space(at);
+                            after = byte(text, at);
+                        }
+                        if after != first + 2 {
+                            if is_object {
+                                (at, next) = self.members(at, &mut here.values)?;
+                            }
+                            continue;
+                        }
+                        // An empty container ends below, and there it is counted in the one around it.
+                        here.values = u32::MAX;
+                    }
+                    b' ' | b'\t' | b'\n' | b'\r' => {
+                        at = self.space(at);
                         continue;
                     }
-                    // An empty container ends below, and there it is counted in the one around it.
-                    here.values = u32::MAX;
+                    _ => at = self.other(at)?,
                 }
-                b' ' | b'\t' | b'\n' | b'\r' => {
-                    at = self.space(at);
-                    continue;
-                }
-                _ => at = self.other(at)?,
             }
+            next = Next::Value;
             loop {
                 here.values = here.values.wrapping_add(1);
-                let next = byte(text, at);
-                let next = match next {
-                    b',' | b'}' | b']' => next,
-                    _ => {
-                        at = self.space(at);
-                        byte(text, at)
-                    }
-                };
+                let mut after = byte(text, at);
+                if !matches!(after, b',' | b'}' | b']') {
+                    at = self.space(at);
+                    after = byte(text, at);
+                }
                 at += 1;
-                if next == b',' {
+                if after == b',' {
                     if here.is_object {
-                        at = self.name(at)?;
+                        (at, next) = self.members(at, &mut here.values)?;
                     }
                     continue 'value;
                 }
-                if next != if here.is_object { b'}' } else { b']' } {
+                if after != if here.is_object { b'}' } else { b']' } {
                     return Err(Refused::Unclear);
                 }
                 all_values += here.values;
@@ -177,6 +189,10 @@ impl<'t> Pass<'t> {
             }
         }
         if self.space(at) != text.len() {
+            return Err(Refused::Unclear);
+        }
+        // Outside of strings, only ASCII fits.
+        if self.window.has_seen_beyond_ascii() && str::from_utf8(text).is_err() {
             return Err(Refused::Unclear);
         }
         self.meter
@@ -219,6 +235,50 @@ impl<'t> Pass<'t> {
         outer
     }
 
+    /// Reads members from the beginning of a name on: all whose values are strings, and the name of the next one. Returns the
+    /// place at which it stopped, and what comes there.
+    ///
+    /// Most members of a review are such strings, and the host writes nothing between them. The registers of the processor
+    /// suffice for this loop.
+    #[inline(always)]
+    fn members(&mut self, mut at: usize, values: &mut u32) -> Result<(usize, Next), Refused> {
+        let text = self.text;
+        let mut bytes = 0;
+        let mut count = 0;
+        let next = loop {
+            if byte(text, at) != b'"' {
+                break None;
+            }
+            let end = self.window.plain_end(text, at + 1);
+            let Some([b'"', b':', first]) = text.get(end..).and_then(|rest| rest.first_chunk())
+            else {
+                break None;
+            };
+            bytes += room::text(end - at - 1);
+            at = end + 2;
+            if *first != b'"' {
+                break Some(Next::Value);
+            }
+            let end = self.window.plain_end(text, at + 1);
+            let Some([b'"', after]) = text.get(end..).and_then(|rest| rest.first_chunk()) else {
+                break Some(Next::Value);
+            };
+            bytes += room::text(end - at - 1);
+            at = end + 1;
+            if *after != b',' {
+                break Some(Next::End);
+            }
+            count += 1;
+            at += 1;
+        };
+        *values = values.wrapping_add(count);
+        self.bytes += bytes;
+        match next {
+            Some(next) => Ok((at, next)),
+            None => Ok((self.name(at)?, Next::Value)),
+        }
+    }
+
     /// Reads a name and the colon after it. Returns the place after that.
     #[inline(always)]
     fn name(&mut self, mut at: usize) -> Result<usize, Refused> {
@@ -242,7 +302,7 @@ impl<'t> Pass<'t> {
     /// of the text, where nothing fits.
     #[inline(always)]
     fn string(&mut self, at: usize) -> usize {
-        let mut end = plain_end(self.text, at + 1);
+        let mut end = self.window.plain_end(self.text, at + 1);
         if byte(self.text, end) != b'"' {
             end = self.string_with_escapes(at, end);
         }
@@ -259,7 +319,7 @@ impl<'t> Pass<'t> {
                 return text.len();
             };
             self.is_loose |= !is_usual;
-            end = plain_end(text, end + length);
+            end = self.window.plain_end(text, end + length);
         }
         if byte(text, end) != b'"' {
             return text.len();

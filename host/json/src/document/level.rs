@@ -1,8 +1,10 @@
 //! The content of one container, which may still be text.
 
+use std::borrow::Cow;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, OnceLock};
 
+use super::build::look_over;
 use super::index::{Index, Span};
 use super::{Json, Object};
 
@@ -13,11 +15,50 @@ pub struct Level<T> {
     span: Option<Span>,
 }
 
+/// A value of [`Level::look_over`].
+pub enum Shown<'l> {
+    /// A string. It is not copied if it has no escapes.
+    Text(Cow<'l, str>),
+    /// Any other value. A container may still be text.
+    Other(Json),
+}
+
 /// What containers hold. Only this crate implements it.
 pub trait Content: Sized {
     /// Builds the content of the container with this span.
     #[doc(hidden)]
     fn build(span: &Span) -> Self;
+}
+
+// === impl Shown ===
+
+impl<'l> Shown<'l> {
+    /// Shows a value that was built.
+    #[must_use]
+    pub fn of(value: &'l Json) -> Self {
+        match value {
+            Json::Text(text) => Self::Text(Cow::Borrowed(text)),
+            other => Self::Other(other.clone()),
+        }
+    }
+
+    /// Returns the value.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        match self {
+            Self::Text(text) => Json::text(text),
+            Self::Other(value) => value.clone(),
+        }
+    }
+
+    /// Returns the name of the value's type in JSON.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "string",
+            Self::Other(value) => value.type_name(),
+        }
+    }
 }
 
 // === impl Level ===
@@ -66,6 +107,19 @@ impl<T> Level<T> {
     #[cfg(test)]
     pub(super) fn is_built(&self) -> bool {
         self.built.get().is_some()
+    }
+}
+
+impl Level<Object> {
+    /// Passes each member to `take`, in order. A container that is still text stays text. If a name is repeated, its last
+    /// value counts.
+    pub fn look_over<'l>(&'l self, mut take: impl FnMut(&str, Shown<'l>)) {
+        if let Some(span) = self.text_only() {
+            return look_over(span, take);
+        }
+        for (name, value) in self.iter() {
+            take(name, Shown::of(value));
+        }
     }
 }
 
