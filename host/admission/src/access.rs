@@ -119,7 +119,7 @@ impl User {
     /// Returns the user of a request.
     #[must_use]
     pub fn of_request(request: &AdmissionRequest) -> Self {
-        let info = request.document.member("userInfo");
+        let info = request.document.user_info();
         let member = |name| info.and_then(|info| info.member(name));
         let text = |name| member(name).and_then(Json::as_text).unwrap_or_default();
         let extra = member("extra").and_then(Json::as_object);

@@ -33,7 +33,7 @@ use tollgate_config::PluginName;
 use super::answer::RawAnswer;
 use super::grounds::Grounds;
 use super::state::Subject;
-pub(super) use transcript::{Question, Scalar, Told, Transcript, document};
+pub(super) use transcript::{Document, Question, Scalar, Told, Transcript, document};
 
 /// The memory for the kept answers of all plugins.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use tollgate_json::document::{
 use wasmtime::component::Linker;
 use wasmtime::{StoreContextMut, Trap};
 
-use super::answers::{self, Question, Scalar, Told};
+use super::answers::{self, Document, Question, Scalar, Told};
 use super::bindings::review::Part;
 use super::bindings::types::{
     AdmissionRequest, GroupVersionKind, GroupVersionResource, Node, Operation, Value,
@@ -217,7 +217,7 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
         None => ControlFlow::Break(None),
     };
     let end = tokens.select(
-        &document,
+        document.whole(),
         || pay(FUEL_PER_NODE),
         |node| {
             let bytes = (node.pointer.len() + text_bytes(node.value)) as u64;
@@ -374,7 +374,7 @@ fn subject_of(state: &CallState) -> wasmtime::Result<&Subject> {
     })
 }
 
-fn document(host: &mut Host<'_>, part: Part) -> wasmtime::Result<Option<Json>> {
+fn document(host: &mut Host<'_>, part: Part) -> wasmtime::Result<Option<Document>> {
     let state = host.data();
     let subject = subject_of(state)?;
     Ok(answers::document(subject, state.namespaces.as_ref(), part)?)
@@ -395,7 +395,7 @@ fn find(host: &mut Host<'_>, part: Part, at: &str, depth: Depth) -> wasmtime::Re
 
 fn find_in(
     host: &mut Host<'_>,
-    document: Option<&Json>,
+    document: Option<&Document>,
     part: Part,
     at: &str,
     depth: Depth,

@@ -269,8 +269,6 @@ impl Decision {
             version,
             resource,
         } = &request.resource;
-        let user = request.document.member("userInfo");
-        let user = user.and_then(|user| user.member("username")?.as_text());
         Self {
             uid: short(&request.uid),
             time: SystemTime::now(),
@@ -283,7 +281,7 @@ impl Decision {
             sub_resource: request.sub_resource.as_deref().map(short),
             namespace: request.namespace.as_deref().map(short),
             name: short(request.object_name().unwrap_or_default()),
-            user: short(user.unwrap_or_default()),
+            user: short(request.username()),
             dry_run: request.dry_run,
             only: only.map(short),
             verdict: Cow::Borrowed("overloaded"),

@@ -3,17 +3,21 @@
 //! The decoder is written by hand. A derived deserializer quotes the value that it found in its errors, and this
 //! value may be a Secret. The decoder accepts that kube-apiserver leaves members out or sends them as null.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tollgate_json::document::{
-    Account, Json, NoRoom, Object, ParseError, ParseErrorKind, index_within,
+    Account, Json, Level, NoRoom, Object, ParseError, ParseErrorKind, Shown, index_within,
 };
 
 use crate::namespaces::LookedUp;
 use crate::trace::Observed;
 
-use super::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
+use super::request::{
+    AdmissionRequest, DocumentMembers, GroupVersionKind, GroupVersionResource, Operation,
+    RequestDocument,
+};
 
 /// The version of `admission.k8s.io` in which a review came in and is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,75 +115,137 @@ pub fn decode_within(
     account: &Account,
 ) -> Result<Review, DecodeError> {
     let document = index_within(body, max_depth, account)?;
-    let Some(review) = document.as_object() else {
+    let Json::Object(review) = &document else {
         return Err(DecodeError::NotAReview);
     };
-    if text(review, "kind", "kind")? != Some("AdmissionReview") {
+    let (mut kind, mut api_version, mut request) = (None, None, None);
+    review.look_over(|name, value| match name {
+        "kind" => kind = Some(value),
+        "apiVersion" => api_version = Some(value),
+        "request" => request = Some(value),
+        _ => {}
+    });
+    if text(kind, "kind")?.as_deref() != Some("AdmissionReview") {
         return Err(DecodeError::NotAReview);
     }
-    let version = text(review, "apiVersion", "apiVersion")?
-        .and_then(ReviewVersion::from_api_version)
+    let version = text(api_version, "apiVersion")?
+        .and_then(|version| ReviewVersion::from_api_version(&version))
         .ok_or(DecodeError::UnsupportedVersion)?;
-    let request = match review.get("request") {
-        None | Some(Json::Null) => return Err(DecodeError::NoRequest),
-        Some(Json::Object(request)) => AdmissionRequest {
+    let request = match request {
+        None | Some(Shown::Other(Json::Null)) => return Err(DecodeError::NoRequest),
+        Some(Shown::Other(Json::Object(request))) => AdmissionRequest {
             memory: account.clone(),
             ..read_request(request)?
         },
-        Some(other) => return Err(wrong_type("request", "an object", other)),
+        Some(other) => return Err(wrong_type("request", "an object", &other)),
     };
     Ok(Review { version, request })
 }
 
+/// The members of `request` that the decoder reads. Of repeated members, the last one.
+#[derive(Default)]
+struct Members<'j> {
+    uid: Option<Shown<'j>>,
+    kind: Option<Shown<'j>>,
+    resource: Option<Shown<'j>>,
+    sub_resource: Option<Shown<'j>>,
+    name: Option<Shown<'j>>,
+    namespace: Option<Shown<'j>>,
+    operation: Option<Shown<'j>>,
+    object: Option<Shown<'j>>,
+    old_object: Option<Shown<'j>>,
+    options: Option<Shown<'j>>,
+    dry_run: Option<Shown<'j>>,
+    user_info: Option<Shown<'j>>,
+}
+
 /// Decodes the members of `request`.
-pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeError> {
+pub(super) fn read_request(request: Arc<Level<Object>>) -> Result<AdmissionRequest, DecodeError> {
+    let mut members = Members::default();
+    request.look_over(|name, value| {
+        let member = match name {
+            "uid" => &mut members.uid,
+            "kind" => &mut members.kind,
+            "resource" => &mut members.resource,
+            "subResource" => &mut members.sub_resource,
+            "name" => &mut members.name,
+            "namespace" => &mut members.namespace,
+            "operation" => &mut members.operation,
+            "object" => &mut members.object,
+            "oldObject" => &mut members.old_object,
+            "options" => &mut members.options,
+            "dryRun" => &mut members.dry_run,
+            "userInfo" => &mut members.user_info,
+            _ => return,
+        };
+        *member = Some(value);
+    });
     let uid = required(
-        text(request, "uid", "request.uid")?,
+        text(members.uid, "request.uid")?,
         "request.uid",
         "the uid of the request",
     )?;
-    let kind = members(request, "kind", "request.kind")?;
-    let resource = members(request, "resource", "request.resource")?;
+    let kind = object(members.kind, "request.kind")?;
+    let resource = object(members.resource, "request.resource")?;
     let operation = required(
-        text(request, "operation", "request.operation")?,
+        text(members.operation, "request.operation")?,
         "request.operation",
         "one of CREATE, UPDATE, DELETE and CONNECT",
     )?;
+    let for_document = DocumentMembers {
+        kind: Some(Json::Object(Arc::clone(&kind))),
+        resource: Some(Json::Object(Arc::clone(&resource))),
+        sub_resource: members.sub_resource.as_ref().map(Shown::to_json),
+        operation: Some(Json::text(&operation)),
+        user_info: members.user_info.as_ref().map(Shown::to_json),
+    };
+    let [group, version, kind] = names(
+        &kind,
+        [
+            ("group", "request.kind.group"),
+            ("version", "request.kind.version"),
+            ("kind", "request.kind.kind"),
+        ],
+    )?;
+    let kind = GroupVersionKind {
+        group,
+        version,
+        kind: required(Some(kind), "request.kind.kind", "a kind such as Pod")?,
+    };
+    let [group, version, resource] = names(
+        &resource,
+        [
+            ("group", "request.resource.group"),
+            ("version", "request.resource.version"),
+            ("resource", "request.resource.resource"),
+        ],
+    )?;
+    let resource = GroupVersionResource {
+        group,
+        version,
+        resource: required(
+            Some(resource),
+            "request.resource.resource",
+            "a resource such as pods",
+        )?,
+    };
     Ok(AdmissionRequest {
-        uid: uid.to_owned(),
-        operation: Operation::parse(operation).ok_or(DecodeError::UnknownOperation)?,
-        kind: GroupVersionKind {
-            group: owned(text(kind, "group", "request.kind.group")?),
-            version: owned(text(kind, "version", "request.kind.version")?),
-            kind: required(
-                text(kind, "kind", "request.kind.kind")?,
-                "request.kind.kind",
-                "a kind such as Pod",
-            )?
-            .to_owned(),
+        uid: uid.into_owned(),
+        operation: Operation::parse(&operation).ok_or(DecodeError::UnknownOperation)?,
+        kind,
+        resource,
+        sub_resource: filled(text(members.sub_resource, "request.subResource")?),
+        name: owned(text(members.name, "request.name")?),
+        namespace: filled(text(members.namespace, "request.namespace")?),
+        dry_run: match members.dry_run {
+            None | Some(Shown::Other(Json::Null)) => false,
+            Some(Shown::Other(Json::Bool(dry_run))) => dry_run,
+            Some(other) => return Err(wrong_type("request.dryRun", "a boolean", &other)),
         },
-        resource: GroupVersionResource {
-            group: owned(text(resource, "group", "request.resource.group")?),
-            version: owned(text(resource, "version", "request.resource.version")?),
-            resource: required(
-                text(resource, "resource", "request.resource.resource")?,
-                "request.resource.resource",
-                "a resource such as pods",
-            )?
-            .to_owned(),
-        },
-        sub_resource: filled(text(request, "subResource", "request.subResource")?),
-        name: owned(text(request, "name", "request.name")?),
-        namespace: filled(text(request, "namespace", "request.namespace")?),
-        dry_run: match request.get("dryRun") {
-            None | Some(Json::Null) => false,
-            Some(Json::Bool(dry_run)) => *dry_run,
-            Some(other) => return Err(wrong_type("request.dryRun", "a boolean", other)),
-        },
-        object: part(request, "object", "request.object")?,
-        old_object: part(request, "oldObject", "request.oldObject")?,
-        options: part(request, "options", "request.options")?,
-        document: without_parts(request),
+        object: part(members.object, "request.object")?,
+        old_object: part(members.old_object, "request.oldObject")?,
+        options: part(members.options, "request.options")?,
+        document: RequestDocument::with_members(Json::Object(Arc::clone(&request)), for_document),
         memory: Account::unlimited(),
         looked_up: LookedUp::default(),
         observed: Observed::default(),
@@ -187,73 +253,74 @@ pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeE
     })
 }
 
-/// Whether a member is one of the three that can be as large as an object.
-pub(super) fn is_part(name: &str) -> bool {
-    matches!(name, "object" | "oldObject" | "options")
-}
-
-fn without_parts(request: &Object) -> Json {
-    let rest = request
-        .iter()
-        .filter(|(name, _)| !is_part(name))
-        .map(|(name, value)| (Arc::clone(name), value.clone()));
-    Json::Object(Arc::new(rest.collect()))
+/// Reads three names of an object. A name that is missing is empty.
+fn names(
+    object: &Level<Object>,
+    places: [(&'static str, &'static str); 3],
+) -> Result<[String; 3], DecodeError> {
+    let mut found = [None, None, None];
+    object.look_over(|name, value| {
+        if let Some(index) = places.iter().position(|(place, _)| *place == name) {
+            found[index] = Some(value);
+        }
+    });
+    let [first, second, third] = found;
+    Ok([
+        owned(text(first, places[0].1)?),
+        owned(text(second, places[1].1)?),
+        owned(text(third, places[2].1)?),
+    ])
 }
 
 fn text<'j>(
-    members: &'j Object,
-    name: &str,
+    value: Option<Shown<'j>>,
     path: &'static str,
-) -> Result<Option<&'j str>, DecodeError> {
-    match members.get(name) {
-        None | Some(Json::Null) => Ok(None),
-        Some(Json::Text(text)) => Ok(Some(text)),
-        Some(other) => Err(wrong_type(path, "a string", other)),
+) -> Result<Option<Cow<'j, str>>, DecodeError> {
+    match value {
+        None | Some(Shown::Other(Json::Null)) => Ok(None),
+        Some(Shown::Text(text)) => Ok(Some(text)),
+        Some(other) => Err(wrong_type(path, "a string", &other)),
     }
 }
 
-fn members<'j>(
-    request: &'j Object,
-    name: &str,
-    path: &'static str,
-) -> Result<&'j Object, DecodeError> {
-    match request.get(name) {
-        None | Some(Json::Null) => Err(DecodeError::Missing {
+fn object(value: Option<Shown<'_>>, path: &'static str) -> Result<Arc<Level<Object>>, DecodeError> {
+    match value {
+        None | Some(Shown::Other(Json::Null)) => Err(DecodeError::Missing {
             path,
             expected: "an object with group, version and name",
         }),
-        Some(Json::Object(members)) => Ok(members),
-        Some(other) => Err(wrong_type(path, "an object", other)),
+        Some(Shown::Other(Json::Object(members))) => Ok(members),
+        Some(other) => Err(wrong_type(path, "an object", &other)),
     }
 }
 
-fn part(request: &Object, name: &str, path: &'static str) -> Result<Option<Json>, DecodeError> {
-    match request.get(name) {
-        None | Some(Json::Null) => Ok(None),
-        Some(value @ Json::Object(_)) => Ok(Some(value.clone())),
-        Some(other) => Err(wrong_type(path, "an object or null", other)),
+fn part(value: Option<Shown<'_>>, path: &'static str) -> Result<Option<Json>, DecodeError> {
+    match value {
+        None | Some(Shown::Other(Json::Null)) => Ok(None),
+        Some(Shown::Other(value @ Json::Object(_))) => Ok(Some(value)),
+        Some(other) => Err(wrong_type(path, "an object or null", &other)),
     }
 }
 
-fn required<'j>(
-    text: Option<&'j str>,
+fn required<T: AsRef<str>>(
+    text: Option<T>,
     path: &'static str,
     expected: &'static str,
-) -> Result<&'j str, DecodeError> {
-    text.filter(|text| !text.is_empty())
+) -> Result<T, DecodeError> {
+    text.filter(|text| !text.as_ref().is_empty())
         .ok_or(DecodeError::Missing { path, expected })
 }
 
-fn owned(text: Option<&str>) -> String {
-    text.unwrap_or_default().to_owned()
+fn owned(text: Option<Cow<'_, str>>) -> String {
+    text.map(Cow::into_owned).unwrap_or_default()
 }
 
 /// Returns a string that is not empty. Go writes an absent string as an empty one.
-fn filled(text: Option<&str>) -> Option<String> {
-    text.filter(|text| !text.is_empty()).map(str::to_owned)
+fn filled(text: Option<Cow<'_, str>>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).map(Cow::into_owned)
 }
 
-fn wrong_type(path: &'static str, expected: &'static str, found: &Json) -> DecodeError {
+fn wrong_type(path: &'static str, expected: &'static str, found: &Shown<'_>) -> DecodeError {
     DecodeError::WrongType {
         path,
         expected,
@@ -316,6 +383,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::review::request::is_part;
 
     fn review() -> Value {
         json!({
@@ -392,7 +460,8 @@ mod tests {
 
     #[test]
     fn document_is_request_without_its_parts() {
-        let document = decode_value(&review()).unwrap().request.document;
+        let request = decode_value(&review()).unwrap().request;
+        let document = request.document.get();
         let names: Vec<&str> = document
             .as_object()
             .unwrap()

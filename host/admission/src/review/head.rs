@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use tollgate_json::document::{Account, Json, Object, parse_prefix_member};
+use tollgate_json::document::{Account, Json, Level, Object, parse_prefix_member};
 
-use super::decode::{ReviewVersion, is_part, read_request};
-use super::request::AdmissionRequest;
+use super::decode::{ReviewVersion, read_request};
+use super::request::{AdmissionRequest, is_part};
 
 /// Deeper than anything that kube-apiserver writes before the object: `request.userInfo.extra` lists are at level 5.
 const MAX_DEPTH: u32 = 16;
@@ -54,7 +54,7 @@ pub fn decode_head(head: &[u8], account: &Account) -> Option<Head> {
         true
     });
     let version = version.filter(|_| is_review)?;
-    let request = read_request(&request).ok()?;
+    let request = read_request(Arc::new(Level::from(request))).ok()?;
     Some(Head { version, request })
 }
 

@@ -1,9 +1,9 @@
 //! The decoded AdmissionRequest, for matching and for plugins.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use tollgate_json::document::{Account, Json};
+use tollgate_json::document::{Account, Json, PointerError, Shown};
 
 use super::template::Template;
 use crate::namespaces::LookedUp;
@@ -70,7 +70,7 @@ pub struct AdmissionRequest {
     /// The options of the operation.
     pub options: Option<Json>,
     /// The whole AdmissionRequest without `object`, `oldObject` and `options`.
-    pub document: Json,
+    pub document: RequestDocument,
     /// The memory of the request's documents and of the values that the host makes from them.
     pub memory: Account,
     /// The Namespace, once somebody has looked it up.
@@ -79,6 +79,27 @@ pub struct AdmissionRequest {
     pub observed: Observed,
     /// The workload whose pod template this request would create. None for a request of kube-apiserver.
     pub template: Option<Arc<Template>>,
+}
+
+/// An AdmissionRequest as JSON, without its large parts. Hardly any review needs it, so it is made on demand.
+#[derive(Clone, Debug)]
+pub struct RequestDocument {
+    /// The AdmissionRequest as it came in.
+    whole: Json,
+    without_parts: OnceLock<Json>,
+    /// The name of the user. Every review needs it.
+    username: Box<str>,
+    members: DocumentMembers,
+}
+
+/// The members of a [`RequestDocument`] that are read most.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DocumentMembers {
+    pub(super) kind: Option<Json>,
+    pub(super) resource: Option<Json>,
+    pub(super) sub_resource: Option<Json>,
+    pub(super) operation: Option<Json>,
+    pub(super) user_info: Option<Json>,
 }
 
 // === impl Operation ===
@@ -127,7 +148,7 @@ impl AdmissionRequest {
     /// Returns the user's name. Empty if the user has none.
     #[must_use]
     pub fn username(&self) -> &str {
-        self.user("username").and_then(Json::as_text).unwrap_or("")
+        &self.document.username
     }
 
     /// Returns the user's groups.
@@ -148,6 +169,174 @@ impl AdmissionRequest {
     }
 
     fn user(&self, member: &str) -> Option<&Json> {
-        self.document.member("userInfo")?.member(member)
+        self.document.user_info()?.member(member)
+    }
+}
+
+// === impl RequestDocument ===
+
+impl RequestDocument {
+    /// Takes an AdmissionRequest as it came in, with or without its large parts.
+    #[must_use]
+    pub fn of(whole: Json) -> Self {
+        let mut members = DocumentMembers::default();
+        if let Json::Object(all) = &whole {
+            all.look_over(|name, value| {
+                let member = match name {
+                    "kind" => &mut members.kind,
+                    "resource" => &mut members.resource,
+                    "subResource" => &mut members.sub_resource,
+                    "operation" => &mut members.operation,
+                    "userInfo" => &mut members.user_info,
+                    _ => return,
+                };
+                *member = Some(value.to_json());
+            });
+        }
+        Self::with_members(whole, members)
+    }
+
+    /// Takes an AdmissionRequest whose members were looked at already.
+    pub(super) fn with_members(whole: Json, members: DocumentMembers) -> Self {
+        let mut username = None;
+        if let Some(Json::Object(members)) = &members.user_info {
+            members.look_over(|name, value| {
+                if name == "username" {
+                    username = Some(value);
+                }
+            });
+        }
+        let username = match username {
+            Some(Shown::Text(text)) => Box::from(&*text),
+            _ => Box::default(),
+        };
+        Self {
+            whole,
+            without_parts: OnceLock::new(),
+            username,
+            members,
+        }
+    }
+
+    /// Returns the value at a pointer, of the AdmissionRequest without `object`, `oldObject` and `options`.
+    ///
+    /// # Errors
+    /// When the text is not a JSON Pointer.
+    pub fn at(&self, pointer: &str) -> Result<Option<&Json>, PointerError> {
+        // A pointer without escapes has the names as they are.
+        let names = pointer.strip_prefix('/').filter(|_| !pointer.contains('~'));
+        let names = names.unwrap_or_default();
+        let first_bytes = names.find('/').unwrap_or(names.len());
+        let (first, rest) = names.split_at(first_bytes);
+        let member = match first {
+            "kind" => &self.members.kind,
+            "resource" => &self.members.resource,
+            "subResource" => &self.members.sub_resource,
+            "operation" => &self.members.operation,
+            "userInfo" => &self.members.user_info,
+            _ => return self.get().at(pointer),
+        };
+        match member {
+            Some(value) => value.at(rest),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the AdmissionRequest without `object`, `oldObject` and `options`.
+    pub fn get(&self) -> &Json {
+        self.without_parts.get_or_init(|| {
+            let Json::Object(members) = &self.whole else {
+                return self.whole.clone();
+            };
+            let rest = members.iter().filter(|(name, _)| !is_part(name));
+            let rest = rest.map(|(name, value)| (Arc::clone(name), value.clone()));
+            Json::Object(Arc::new(rest.collect()))
+        })
+    }
+
+    /// Returns the member `userInfo`.
+    #[must_use]
+    pub fn user_info(&self) -> Option<&Json> {
+        self.members.user_info.as_ref()
+    }
+}
+
+/// Whether a member is one of the three that can be as large as an object.
+pub(super) fn is_part(name: &str) -> bool {
+    matches!(name, "object" | "oldObject" | "options")
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tollgate_json::document::index_within;
+
+    use super::*;
+
+    /// Requests with members that are missing, null, repeated and of the wrong type.
+    const REQUESTS: [&str; 5] = [
+        r#"{"uid":"1","kind":{"group":"","kind":"Pod"},"resource":{"resource":"pods"},"operation":"CREATE",
+            "userInfo":{"username":"jane","groups":["a"]},"object":{"kind":"Pod"},"name":"n","dryRun":true}"#,
+        r#"{"subResource":"status","kind":{"kind":"A"},"kind":{"kind":"B"},"operation":"A","operation":"B"}"#,
+        r#"{"subResource":null,"kind":null,"userInfo":"jane","resource":["pods"],"oldObject":null,"options":{}}"#,
+        r#"{"kin\u0064":{"k\u0069nd":"Pod"},"userInfo":{"username":7}}"#,
+        "{}",
+    ];
+    const POINTERS: [&str; 24] = [
+        "",
+        "/",
+        "/kind",
+        "/kind/",
+        "/kind/kind",
+        "/kind/kind/x",
+        "/kind/~0",
+        "/kin~64",
+        "/kind/~2",
+        "kind",
+        "~",
+        "/resource/resource",
+        "/resource/0",
+        "/resource/-",
+        "/subResource",
+        "/subResource/x",
+        "/operation",
+        "/userInfo/username",
+        "/userInfo/groups/0",
+        "/object",
+        "/object/kind",
+        "/options",
+        "/name",
+        "/uid",
+    ];
+
+    fn document(text: &str) -> RequestDocument {
+        let text = Bytes::copy_from_slice(text.as_bytes());
+        RequestDocument::of(index_within(&text, 20, &Account::unlimited()).unwrap())
+    }
+
+    #[test]
+    fn single_values_are_those_of_the_whole_document() {
+        for request in REQUESTS {
+            for pointer in POINTERS {
+                let whole = document(request);
+                let expected = whole.get().at(pointer);
+                assert_eq!(
+                    document(request).at(pointer),
+                    expected,
+                    "{pointer} of {request}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn whole_document_has_no_large_parts_and_the_last_of_repeated_members() {
+        let [first, second, ..] = REQUESTS.map(document);
+        assert_eq!(first.get().at("/object").unwrap(), None);
+        assert_eq!(first.get().at("/name").unwrap(), Some(&Json::text("n")));
+        assert_eq!(second.at("/kind/kind").unwrap(), Some(&Json::text("B")));
+        assert_eq!(second.at("/operation").unwrap(), Some(&Json::text("B")));
+        assert_eq!(&*first.username, "jane");
+        assert_eq!(&*document(REQUESTS[3]).username, "");
     }
 }

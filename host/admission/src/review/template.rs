@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use tollgate_json::document::{Json, Object};
 
-use super::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
+use super::request::{
+    AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation, RequestDocument,
+};
 use crate::text::field_path;
 use crate::{Cause, Denial};
 
@@ -256,7 +258,7 @@ impl Workload {
             object: Some(pod),
             old_object: None,
             options: request.options.as_ref().map(create_options),
-            document: create_document(&request.document),
+            document: RequestDocument::of(create_document(request.document.get())),
             memory: request.memory.clone(),
             looked_up: request.looked_up.clone(),
             observed: request.observed.clone(),

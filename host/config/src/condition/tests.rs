@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use tollgate_admission::review::request::{GroupVersionKind, GroupVersionResource, Operation};
+use tollgate_admission::review::request::{
+    GroupVersionKind, GroupVersionResource, Operation, RequestDocument,
+};
 
 use super::*;
 
@@ -22,13 +24,13 @@ fn request(object: Value, old_object: Value) -> AdmissionRequest {
         object: part(object),
         old_object: part(old_object),
         options: Some(Json::from(json!({"kind": "UpdateOptions", "force": true}))),
-        document: Json::from(json!({
+        document: RequestDocument::of(Json::from(json!({
             "uid": "u-1",
             "kind": {"group": "apps", "version": "v1", "kind": "Deployment"},
             "resource": {"group": "apps", "version": "v1", "resource": "deployments"},
             "name": "web", "namespace": "shop", "operation": "UPDATE", "dryRun": false,
             "userInfo": {"username": "jane", "groups": ["dev", "system:authenticated"], "extra": {"scopes": ["a"]}},
-        })),
+        }))),
         memory: tollgate_json::document::Account::unlimited(),
         looked_up: tollgate_admission::namespaces::LookedUp::default(),
         observed: tollgate_admission::trace::Observed::default(),

@@ -49,7 +49,7 @@ pub(super) fn request<'v>(
         whole: true,
         ..Need::default()
     };
-    let members = request.document.as_object().into_iter().flatten();
+    let members = request.document.get().as_object().into_iter().flatten();
     let members = members.map(|(name, value)| (&**name, value));
     let options = request.options.as_ref().map(|options| ("options", options));
     let mut map = HashMap::new();

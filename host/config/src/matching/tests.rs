@@ -3,7 +3,9 @@ use std::time::SystemTime;
 
 use crate::{Config, ManifestRule};
 use tollgate_admission::namespaces::Lookup;
-use tollgate_admission::review::request::{GroupVersionKind, GroupVersionResource, Operation};
+use tollgate_admission::review::request::{
+    GroupVersionKind, GroupVersionResource, Operation, RequestDocument,
+};
 use tollgate_json::document::Json;
 
 use super::*;
@@ -30,7 +32,7 @@ fn request(group: &str, version: &str, resource: &str) -> AdmissionRequest {
         object: None,
         old_object: None,
         options: None,
-        document: Json::Null,
+        document: RequestDocument::of(Json::Null),
         memory: tollgate_json::document::Account::unlimited(),
         looked_up: tollgate_admission::namespaces::LookedUp::default(),
         observed: tollgate_admission::trace::Observed::default(),
@@ -290,7 +292,7 @@ fn everything_with(keys: &str) -> Match {
 fn by(username: &str, groups: &[&str], request: AdmissionRequest) -> AdmissionRequest {
     let user = serde_json::json!({"userInfo": {"username": username, "groups": groups}});
     AdmissionRequest {
-        document: Json::from(user),
+        document: RequestDocument::of(Json::from(user)),
         ..request
     }
 }

@@ -1,9 +1,11 @@
 //! The questions of a call to the review, and their answers.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use tollgate_admission::namespaces::{Namespaces, OfRequest};
-use tollgate_json::document::{Json, Pattern};
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_json::document::{Json, Pattern, PointerError};
 
 use crate::FUEL_PER_NODE;
 use crate::bindings::review::Part;
@@ -151,7 +153,7 @@ impl Question {
                 None => Told::Names(None),
             },
             Self::Select(_, pattern) => match &document {
-                Some(document) => select(document, pattern, most_fuel)?,
+                Some(document) => select(document.whole(), pattern, most_fuel)?,
                 None => Told::Nodes {
                     nodes: Box::default(),
                     fuel: 0,
@@ -203,6 +205,35 @@ fn select(document: &Json, pattern: &str, most_fuel: u64) -> Option<Told> {
     }
 }
 
+/// A document of the review.
+pub(crate) enum Document {
+    Json(Json),
+    /// The AdmissionRequest. It is not made into a document for the sake of single values.
+    Request(Arc<AdmissionRequest>),
+}
+
+// === impl Document ===
+
+impl Document {
+    /// Returns the value at a pointer.
+    ///
+    /// # Errors
+    /// When the text is not a JSON Pointer.
+    pub(crate) fn at(&self, pointer: &str) -> Result<Option<&Json>, PointerError> {
+        match self {
+            Self::Json(document) => document.at(pointer),
+            Self::Request(request) => request.document.at(pointer),
+        }
+    }
+
+    pub(crate) fn whole(&self) -> &Json {
+        match self {
+            Self::Json(document) => document,
+            Self::Request(request) => request.document.get(),
+        }
+    }
+}
+
 /// Returns a document of the review. None if the review does not have it.
 ///
 /// # Errors
@@ -211,12 +242,12 @@ pub(crate) fn document(
     subject: &Subject,
     namespaces: &dyn Namespaces,
     part: Part,
-) -> Result<Option<Json>, Stop> {
-    Ok(match part {
+) -> Result<Option<Document>, Stop> {
+    let json = match part {
         Part::Object => subject.object.clone(),
         Part::OldObject => subject.request.old_object.clone(),
         Part::Options => subject.request.options.clone(),
-        Part::Request => Some(subject.request.document.clone()),
+        Part::Request => return Ok(Some(Document::Request(subject.request.clone()))),
         Part::Namespace => {
             match namespace_now(namespaces, &subject.request, subject.object.as_ref()) {
                 OfRequest::None => None,
@@ -225,7 +256,8 @@ pub(crate) fn document(
                 OfRequest::Awaited(_) => return Err(Stop::AwaitsNamespace),
             }
         }
-    })
+    };
+    Ok(json.map(Document::Json))
 }
 
 // === impl Told ===

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tollgate_admission::Phase;
 use tollgate_admission::namespaces::LookedUp;
 use tollgate_admission::review::request::{
-    AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation,
+    AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation, RequestDocument,
 };
 use tollgate_admission::trace::Observed;
 use tollgate_admission::{Call, Endpoint, Reply};
@@ -200,7 +200,9 @@ fn request(decision: &Decision) -> AdmissionRequest {
         object: None,
         old_object: None,
         options: None,
-        document: Json::from(json!({ "userInfo": { "username": decision.user } })),
+        document: RequestDocument::of(Json::from(
+            json!({ "userInfo": { "username": decision.user } }),
+        )),
         memory: Account::unlimited(),
         looked_up: LookedUp::default(),
         observed: Observed::default(),

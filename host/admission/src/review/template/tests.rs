@@ -111,7 +111,7 @@ fn derives_creation_of_pod_by_same_user() {
     assert_eq!(derived.resource.resource, "pods");
     assert_eq!(derived.username(), "jane");
     assert_eq!(
-        plain(&derived.document),
+        plain(derived.document.get()),
         json!({
             "uid": "1", "operation": "CREATE", "namespace": "team",
             "kind": {"group": "", "version": "v1", "kind": "Pod"},
