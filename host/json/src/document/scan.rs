@@ -1,23 +1,23 @@
-//! Finds the ends of strings. Most bytes of a review are in strings.
+//! Finds the ends of strings. Most bytes of a review are in strings, and most strings are short.
 //!
-//! Strings are short. If the search for the end of one began with reading its bytes, each string would wait for the end of
-//! the one before it. So the text is looked at in windows, whatever they hold. The ends of the strings in a window are then
-//! bits of integers.
+//! The scan marks all special bytes of a window of the text before anybody asks for them. The end of a string is then the
+//! next bit of an integer. A search that reads bytes from the beginning of each string cannot begin before the string
+//! before it has ended, so the processor would wait.
 
-/// The part of a text that was looked at last.
+/// The special bytes of a part of a text, which was scanned last.
 pub(super) struct Window {
     start: usize,
     special: Special,
-    /// Whether this or an earlier window has a byte beyond ASCII.
+    /// Whether this or an earlier window has a byte that is not ASCII.
     beyond_ascii: bool,
 }
 
-/// A way to look at a part of a text. The values of a type are the proof that the processor can do it.
+/// A way to scan a part of a text. A value of a type is the proof that the processor can do it.
 trait Look: Copy {
     fn look(self, bytes: &[u8; PART_BYTES]) -> Seen;
 }
 
-/// What there is in a part of a text: a bit for each byte.
+/// The bytes that [`Look::look`] found, with a bit for each byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Seen {
     special: u64,
@@ -61,7 +61,7 @@ impl Window {
         }
     }
 
-    /// Looks at the bytes from a place on.
+    /// Scans the text from a place on.
     #[inline(never)]
     fn move_to(&mut self, text: &[u8], at: usize) {
         self.start = at;
@@ -77,14 +77,13 @@ impl Window {
         self.beyond_ascii |= beyond_ascii;
     }
 
-    /// Whether a byte beyond ASCII was seen. Every byte of a string was looked at, and many others.
+    /// Whether the scan found a byte that is not ASCII. It has scanned every byte of a string.
     pub(super) fn has_seen_beyond_ascii(&self) -> bool {
         self.beyond_ascii
     }
 }
 
-/// Looks at the bytes of a window. Returns whether there is one beyond ASCII. Behind the end of the text, every byte counts
-/// as special.
+/// Scans the bytes of a window. Returns whether one is not ASCII. All bytes behind the end of the text count as special.
 #[inline(always)]
 fn look_at(how: impl Look, bytes: &[u8], special: &mut Special) -> bool {
     let mut beyond_ascii = 0;
