@@ -22,6 +22,7 @@ pub mod guests;
 pub mod hostile;
 pub mod kubernetes;
 pub mod languages;
+pub mod playground;
 pub mod pod;
 pub mod port;
 pub mod process;

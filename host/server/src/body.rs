@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::budget::{Budget, Lease};
+use crate::budget::{Budget, Lease, SMALL_BYTES};
 
 /// Bytes kept of an oversized body. This is enough for `apiVersion`, `uid` and the other fields that an AdmissionReview
 /// answer needs, because Go writes the request before the object.
@@ -111,12 +111,10 @@ pub(super) async fn receive(
         } else {
             if length > buffer.capacity() {
                 let most = declared.unwrap_or(limit_bytes);
-                let capacity = grown(length, usize::try_from(most).unwrap_or(usize::MAX));
-                if !lease.cover_in_time(capacity as u64).await
-                    && !lease.cover_in_time(length as u64).await
-                {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                let Some(capacity) = covered_capacity(&mut lease, length, most).await else {
                     return Received::Crowded;
-                }
+                };
                 buffer.reserve_exact(capacity - buffer.len());
             }
             buffer.extend_from_slice(&data);
@@ -152,10 +150,26 @@ pub(super) async fn drain(incoming: &mut Incoming, limit_bytes: u64, until: Inst
     timeout_at(until, to_the_end).await.unwrap_or(false)
 }
 
+/// Grows the lease, and returns a capacity that it covers: the one for a buffer that grows, or just enough for the bytes that
+/// have arrived. None if there is no room for these either.
+async fn covered_capacity(lease: &mut Lease, length: usize, most: usize) -> Option<usize> {
+    for capacity in [grown(length, most), length] {
+        if lease.cover_in_time(capacity as u64).await {
+            return Some(capacity);
+        }
+    }
+    None
+}
+
 /// Capacity for a buffer that holds `length` bytes now and at most `most` at the end. The result is at most four times the
-/// bytes that have arrived, or 16 KiB if that is more. With less room, a body would be copied more often.
+/// bytes that have arrived, or 16 KiB if that is more. With less room, a body would be copied more often. A small body does
+/// not ask for more than the reserve for small bodies has.
 fn grown(length: usize, most: usize) -> usize {
-    let larger = length.saturating_mul(GROWTH).max(FIRST_BYTES);
+    const SMALL: usize = SMALL_BYTES as usize;
+    let mut larger = length.saturating_mul(GROWTH).max(FIRST_BYTES);
+    if length <= SMALL {
+        larger = larger.min(SMALL);
+    }
     larger.min(most).max(length)
 }
 
@@ -224,6 +238,8 @@ impl AsRef<[u8]> for Owned {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::metrics::gauge::Gauge;
+
     use super::*;
 
     #[test]
@@ -232,9 +248,30 @@ mod tests {
         assert_eq!(grown(1, 40 * MIB), FIRST_BYTES);
         assert_eq!(grown(1, 100), 100);
         assert_eq!(grown(8_000, MIB), 32_000);
+        assert_eq!(grown(100_000, MIB), 256 << 10);
+        assert_eq!(grown(300_000, 2 * MIB), 1_200_000);
         assert_eq!(grown(MIB, 40 * MIB), 4 * MIB);
         assert_eq!(grown(33 * MIB, 40 * MIB), 40 * MIB);
         assert_eq!(grown(usize::MAX, usize::MAX), usize::MAX);
+    }
+
+    #[tokio::test]
+    async fn lease_covers_the_buffer_even_if_it_cannot_grow() {
+        const MIB: usize = 1 << 20;
+        let budget = Budget::new(10 * MIB as u64, 0, Gauge::default());
+        let peer = IpAddr::from([10, 0, 0, 1]);
+        let mut lease = budget.lease(peer);
+        assert_eq!(
+            covered_capacity(&mut lease, MIB, 9 * MIB).await,
+            Some(4 * MIB)
+        );
+        let mut others = budget.lease(peer);
+        assert!(others.cover_in_time(3 * MIB as u64).await);
+        // 16 MiB do not fit, and 5 MiB do.
+        let capacity = covered_capacity(&mut lease, 5 * MIB, 9 * MIB).await;
+        assert_eq!(capacity, Some(5 * MIB));
+        assert_eq!(lease.covered_bytes(), 5 * MIB as u64);
+        assert_eq!(covered_capacity(&mut lease, 8 * MIB, 9 * MIB).await, None);
     }
 
     #[test]

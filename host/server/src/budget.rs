@@ -148,6 +148,11 @@ impl State {
 
 impl Lease {
     #[cfg(test)]
+    pub(super) fn covered_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[cfg(test)]
     fn cover(&mut self, bytes: u64) -> bool {
         self.try_cover(bytes).is_ok()
     }
@@ -157,6 +162,8 @@ impl Lease {
         if self.try_cover(bytes).is_ok() {
             return true;
         }
+        // While it waits, it may have to make room for others.
+        self.entry();
         let until = tokio::time::Instant::now() + ROOM_TIMEOUT;
         let budget = Arc::clone(&self.budget);
         loop {
@@ -229,7 +236,12 @@ impl Lease {
 
     /// Returns a token that is cancelled when this body must make room. From the first call on, it can be evicted.
     pub(super) fn evicted(&mut self) -> &CancellationToken {
-        let entry = self.arriving.get_or_insert_with(|| {
+        &self.entry().evicted
+    }
+
+    /// Its entry among the arriving bodies.
+    fn entry(&mut self) -> &Entry {
+        self.arriving.get_or_insert_with(|| {
             let evicted = CancellationToken::new();
             let mut state = self.budget.state();
             let id = state.next;
@@ -244,8 +256,7 @@ impl Lease {
                 },
             );
             Entry { id, evicted }
-        });
-        &entry.evicted
+        })
     }
 
     fn is_evicted(&self) -> bool {
@@ -320,6 +331,20 @@ mod tests {
             .collect();
         assert!(!budget.lease(peer(2)).cover(1), "the reserve is used up");
         drop((large, small));
+    }
+
+    #[tokio::test]
+    async fn body_that_waits_for_room_can_be_evicted() {
+        let budget = Budget::new(100, 100, Gauge::default());
+        let mut first = budget.lease(peer(1));
+        assert!(first.cover_in_time(60).await);
+        assert_eq!(first.id(), None, "it did not wait");
+        let mut second = budget.lease(peer(2));
+        assert!(second.cover_in_time(20).await);
+        assert!(!second.cover_in_time(50).await);
+        assert_eq!(budget.state().arriving[&second.id().unwrap()].bytes, 20);
+        second.complete();
+        assert!(budget.state().arriving.is_empty());
     }
 
     #[test]

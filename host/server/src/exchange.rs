@@ -13,7 +13,7 @@ use std::{
 use futures_util::{FutureExt, future::join};
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
-use tokio::time::timeout_at;
+use tokio::time::sleep_until;
 use tollgate_admission::{Body, Call, Gate, Reply};
 use tollgate_config::deadline::deadline_after;
 use tollgate_telemetry::metrics::{AuthenticationFailure, Metrics, Overload};
@@ -190,11 +190,15 @@ async fn by<T>(
     deadline: Instant,
     mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>,
 ) -> Option<T> {
-    let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
-    match first.await {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => timeout_at(deadline.into(), future).await.ok(),
-    }
+    let mut timer = None;
+    let ended = poll_fn(|context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline.into())));
+        timer.as_mut().poll(context).map(|()| None)
+    });
+    ended.await
 }
 
 /// Builds the answer to a client that failed authentication, or that could not be checked in time.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 /// Maximum number of bytes that are read at once.
-const PIECE_BYTES: usize = 32 * 1024;
+const PIECE_BYTES: usize = 16 * 1024;
 
 /// A stream that reads ahead. An idle connection has no buffer.
 #[derive(Debug)]

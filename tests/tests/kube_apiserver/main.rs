@@ -24,6 +24,7 @@ mod namespaces;
 mod natural_order;
 mod objects;
 mod offline;
+mod playground;
 mod plugins_as_resources;
 mod pods;
 mod policies;

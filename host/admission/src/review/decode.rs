@@ -192,11 +192,12 @@ pub(super) fn read_request(request: Arc<Level<Object>>) -> Result<AdmissionReque
         "request.operation",
         "one of CREATE, UPDATE, DELETE and CONNECT",
     )?;
+    let operation = Operation::parse(&operation).ok_or(DecodeError::UnknownOperation)?;
     let for_document = DocumentMembers {
         kind: Some(Json::Object(Arc::clone(&kind))),
         resource: Some(Json::Object(Arc::clone(&resource))),
         sub_resource: members.sub_resource.as_ref().map(Shown::to_json),
-        operation: Some(Json::text(&operation)),
+        operation: Some(Json::text(operation.as_str())),
         user_info: members.user_info.as_ref().map(Shown::to_json),
     };
     let [group, version, kind] = names(
@@ -231,7 +232,7 @@ pub(super) fn read_request(request: Arc<Level<Object>>) -> Result<AdmissionReque
     };
     Ok(AdmissionRequest {
         uid: uid.into_owned(),
-        operation: Operation::parse(&operation).ok_or(DecodeError::UnknownOperation)?,
+        operation,
         kind,
         resource,
         sub_resource: filled(text(members.sub_resource, "request.subResource")?),
@@ -584,6 +585,13 @@ mod tests {
         insta::assert_snapshot!(with("/request/uid", "".into()).unwrap_err(), @"`request.uid` is missing or empty: expected the uid of the request");
         assert_eq!(
             with("/request/operation", "PATCH".into()).unwrap_err(),
+            DecodeError::UnknownOperation
+        );
+        let mut review = review();
+        review["request"]["operation"] = "PATCH".into();
+        review["request"]["kind"] = json!({});
+        assert_eq!(
+            decode_value(&review).unwrap_err(),
             DecodeError::UnknownOperation
         );
     }

@@ -82,18 +82,21 @@ pub struct AdmissionRequest {
 }
 
 /// An AdmissionRequest as JSON, without its large parts. Hardly any review needs it, so it is made on demand.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RequestDocument {
     /// The AdmissionRequest as it came in.
     whole: Json,
     without_parts: OnceLock<Json>,
-    /// The name of the user. Every review needs it.
-    username: Box<str>,
+    /// The name of the user, which every review needs. None if it is long, because this copy is not accounted for.
+    username: Option<Box<str>>,
     members: DocumentMembers,
 }
 
+/// Maximum length of a kept user name, in bytes.
+const LONGEST_USERNAME_BYTES: usize = 256;
+
 /// The members of a [`RequestDocument`] that are read most.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct DocumentMembers {
     pub(super) kind: Option<Json>,
     pub(super) resource: Option<Json>,
@@ -148,7 +151,10 @@ impl AdmissionRequest {
     /// Returns the user's name. Empty if the user has none.
     #[must_use]
     pub fn username(&self) -> &str {
-        &self.document.username
+        match &self.document.username {
+            Some(username) => username,
+            None => self.user("username").and_then(Json::as_text).unwrap_or(""),
+        }
     }
 
     /// Returns the user's groups.
@@ -170,6 +176,29 @@ impl AdmissionRequest {
 
     fn user(&self, member: &str) -> Option<&Json> {
         self.document.user_info()?.member(member)
+    }
+}
+
+/// Shows sizes, as the output of [`Json`] does.
+impl fmt::Debug for RequestDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RequestDocument").field(&self.whole).finish()
+    }
+}
+
+// === impl DocumentMembers ===
+
+impl DocumentMembers {
+    /// Returns a member, which may be missing. None if it is not one of these.
+    fn get(&self, name: &str) -> Option<&Option<Json>> {
+        Some(match name {
+            "kind" => &self.kind,
+            "resource" => &self.resource,
+            "subResource" => &self.sub_resource,
+            "operation" => &self.operation,
+            "userInfo" => &self.user_info,
+            _ => return None,
+        })
     }
 }
 
@@ -207,8 +236,9 @@ impl RequestDocument {
             });
         }
         let username = match username {
-            Some(Shown::Text(text)) => Box::from(&*text),
-            _ => Box::default(),
+            Some(Shown::Text(text)) if text.len() > LONGEST_USERNAME_BYTES => None,
+            Some(Shown::Text(text)) => Some(Box::from(&*text)),
+            _ => Some(Box::default()),
         };
         Self {
             whole,
@@ -228,17 +258,10 @@ impl RequestDocument {
         let names = names.unwrap_or_default();
         let first_bytes = names.find('/').unwrap_or(names.len());
         let (first, rest) = names.split_at(first_bytes);
-        let member = match first {
-            "kind" => &self.members.kind,
-            "resource" => &self.members.resource,
-            "subResource" => &self.members.sub_resource,
-            "operation" => &self.members.operation,
-            "userInfo" => &self.members.user_info,
-            _ => return self.get().at(pointer),
-        };
-        match member {
-            Some(value) => value.at(rest),
-            None => Ok(None),
+        match self.members.get(first) {
+            Some(Some(value)) => value.at(rest),
+            Some(None) => Ok(None),
+            None => self.get().at(pointer),
         }
     }
 
@@ -249,7 +272,11 @@ impl RequestDocument {
                 return self.whole.clone();
             };
             let rest = members.iter().filter(|(name, _)| !is_part(name));
-            let rest = rest.map(|(name, value)| (Arc::clone(name), value.clone()));
+            // Members that were read already are not built twice.
+            let rest = rest.map(|(name, value)| {
+                let known = self.members.get(name).and_then(Option::as_ref);
+                (Arc::clone(name), known.unwrap_or(value).clone())
+            });
             Json::Object(Arc::new(rest.collect()))
         })
     }
@@ -336,7 +363,49 @@ mod tests {
         assert_eq!(first.get().at("/name").unwrap(), Some(&Json::text("n")));
         assert_eq!(second.at("/kind/kind").unwrap(), Some(&Json::text("B")));
         assert_eq!(second.at("/operation").unwrap(), Some(&Json::text("B")));
-        assert_eq!(&*first.username, "jane");
-        assert_eq!(&*document(REQUESTS[3]).username, "");
+    }
+
+    #[test]
+    fn members_are_built_once() {
+        let [request, ..] = REQUESTS.map(document);
+        let before = request.at("/userInfo").unwrap().unwrap().clone();
+        assert!(
+            request
+                .get()
+                .at("/userInfo")
+                .unwrap()
+                .unwrap()
+                .is_same(&before)
+        );
+        assert!(request.at("/userInfo").unwrap().unwrap().is_same(&before));
+    }
+
+    #[test]
+    fn username_is_empty_without_a_text_and_complete_if_it_is_long() {
+        let username = |user: &str| {
+            let review = format!(
+                r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"1",
+                    "kind":{{"kind":"Pod"}},"resource":{{"resource":"pods"}},"operation":"CREATE","userInfo":{user}}}}}"#
+            );
+            let review = super::super::decode::decode(review.as_bytes(), 20).unwrap();
+            review.request.username().to_owned()
+        };
+        let long = "j".repeat(1_000);
+        for (user, expected) in [
+            (r#"{"username":"jane"}"#, "jane"),
+            (r#"{"username":"jane","username":"j\u00f6rg"}"#, "jörg"),
+            (r#"{"username":7}"#, ""),
+            ("{}", ""),
+            ("null", ""),
+            (&format!(r#"{{"username":"{long}"}}"#), &long),
+        ] {
+            assert_eq!(username(user), expected, "{user}");
+        }
+    }
+
+    #[test]
+    fn debug_output_has_no_content() {
+        let [request, ..] = REQUESTS.map(document);
+        assert!(!format!("{request:?}").contains("jane"));
     }
 }

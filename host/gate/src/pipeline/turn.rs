@@ -222,6 +222,7 @@ impl Turn<'_> {
         };
         let guest = loaded.guest.as_ref()?;
         let report = guest.recall(engine, self.phase, subject, deadline)?;
+        // Reading a known answer finds no room only for a mutation. A call then finds out the same.
         read(report).ok()
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_config::Mode;
-use tollgate_engine::{Engine, Overload, Subject};
+use tollgate_engine::{Answer, Engine, Overload, Subject};
 use tollgate_telemetry::metrics::Metrics;
 
 use super::audit::Audit;
@@ -66,20 +66,21 @@ struct Evaluation<'r> {
     pod: Option<Arc<Subject>>,
     /// The work to do before it is known whether the plugin is called.
     later: Option<Later>,
-    /// Whether no earlier call tells the answer.
-    is_unknown: bool,
+    recalled: Recalled,
 }
 
 /// What is known of a validator's answer before it is called.
 #[expect(
     clippy::large_enum_variant,
-    reason = "with many plugins, nearly all are reports, and a box would be one allocation more for each"
+    reason = "nearly all are reports, and a box would be one allocation more for each"
 )]
 enum Recalled {
     /// The answer of an earlier call is that of this one, and it is reported.
     Report(Report),
-    /// Perhaps something. The plugin's turn has further steps.
-    Later,
+    /// This answer of an earlier call. The plugin's turn has further steps.
+    Answer(Box<Answered>),
+    /// Perhaps something, which the call finds out.
+    Perhaps,
     /// Nothing.
     Nothing,
 }
@@ -177,17 +178,20 @@ pub(super) async fn validate(
         };
         let recalled = match &later {
             None => round.about(pod.as_deref()).recall(answering),
-            Some(_) => Recalled::Later,
+            Some(_) => Recalled::Perhaps,
         };
-        if let Recalled::Report(report) = recalled {
-            let evaluated = Evaluated::Reported(report, None, None);
-            if under_way.is_empty() {
-                validated.add(evaluated);
-            } else {
-                out_of_order.push((index, evaluated));
+        let recalled = match recalled {
+            Recalled::Report(report) => {
+                let evaluated = Evaluated::Reported(report, None, None);
+                if under_way.is_empty() {
+                    validated.add(evaluated);
+                } else {
+                    out_of_order.push((index, evaluated));
+                }
+                continue;
             }
-            continue;
-        }
+            other => other,
+        };
         let mut caller = idle.take().unwrap_or_else(|| {
             Caller::new(move |evaluation| async move { round.evaluate(evaluation).await })
         });
@@ -197,7 +201,7 @@ pub(super) async fn validate(
             answering,
             pod,
             later,
-            is_unknown: matches!(recalled, Recalled::Nothing),
+            recalled,
         });
         match poll_fn(|context| Poll::Ready(caller.poll_unpin(context))).await {
             Poll::Ready(done) => {
@@ -281,17 +285,15 @@ impl<'r> Round<'r> {
             || answering.shadow(self.plugins).is_some()
             || request.observed.is_on();
         if has_further_steps {
-            return Recalled::Later;
+            return Recalled::Perhaps;
         }
         let Some((answer, called)) = turn.recall(self.engine, self.subject, self.deadline) else {
             return Recalled::Nothing;
         };
-        let ended = match verdict(answer) {
-            Ok(None) => Ok(Ended::Allowed),
-            Ok(Some(_)) if Excusing::of(plugin, request).is_some() => return Recalled::Later,
-            Ok(Some(denial)) => Ok(Ended::Denied(denial)),
-            Err(fault) => Err(fault),
-        };
+        if !matches!(answer, Ok(Answer::Allow)) && Excusing::of(plugin, request).is_some() {
+            return Recalled::Answer(Box::new((answer, called)));
+        }
+        let ended = verdict(answer).map(|denial| denial.map_or(Ended::Allowed, Ended::Denied));
         Recalled::Report(turn.report(request, called, ended))
     }
 
@@ -303,7 +305,7 @@ impl<'r> Round<'r> {
             answering,
             pod,
             later,
-            is_unknown,
+            recalled,
         } = evaluation;
         let round = self.about(pod.as_deref());
         if let Some(later) = later {
@@ -325,7 +327,7 @@ impl<'r> Round<'r> {
                 }
             }
         }
-        let evaluated = round.call(index, answering, is_unknown).await?;
+        let evaluated = round.call(index, answering, recalled).await?;
         Ok((index, evaluated))
     }
 
@@ -344,7 +346,7 @@ impl<'r> Round<'r> {
         &self,
         index: usize,
         answering: Answering<'_>,
-        is_unknown: bool,
+        recalled: Recalled,
     ) -> Result<Evaluated, Overload> {
         let plugin = answering.plugin;
         let shadow = answering.shadow(self.plugins).cloned();
@@ -356,9 +358,12 @@ impl<'r> Round<'r> {
             phase: Phase::Validate,
         };
         let called = async {
-            let answered = match is_unknown {
-                true => turn.call_anew(engine, subject, deadline).await?,
-                false => turn.call(engine, subject, deadline).await?,
+            let answered = match recalled {
+                Recalled::Answer(answered) => *answered,
+                Recalled::Nothing => turn.call_anew(engine, subject, deadline).await?,
+                Recalled::Perhaps | Recalled::Report(_) => {
+                    turn.call(engine, subject, deadline).await?
+                }
             };
             conclude(turn, answered, engine, subject, deadline, first_turns).await
         };
