@@ -66,7 +66,7 @@ struct Evaluation<'r> {
     pod: Option<Arc<Subject>>,
     /// The work to do before it is known whether the plugin is called.
     later: Option<Later>,
-    recalled: Recalled,
+    known: Known,
 }
 
 /// What is known of a validator's answer before it is called.
@@ -77,7 +77,13 @@ struct Evaluation<'r> {
 enum Recalled {
     /// The answer of an earlier call is that of this one, and it is reported.
     Report(Report),
-    /// This answer of an earlier call. The plugin's turn has further steps.
+    /// The plugin's turn has further steps.
+    Later(Known),
+}
+
+/// What is known of a validator's answer when its turn goes on. It is small, because it is moved.
+enum Known {
+    /// This answer of an earlier call.
     Answer(Box<Answered>),
     /// Perhaps something, which the call finds out.
     Perhaps,
@@ -178,9 +184,9 @@ pub(super) async fn validate(
         };
         let recalled = match &later {
             None => round.about(pod.as_deref()).recall(answering),
-            Some(_) => Recalled::Perhaps,
+            Some(_) => Recalled::Later(Known::Perhaps),
         };
-        let recalled = match recalled {
+        let known = match recalled {
             Recalled::Report(report) => {
                 let evaluated = Evaluated::Reported(report, None, None);
                 if under_way.is_empty() {
@@ -190,7 +196,7 @@ pub(super) async fn validate(
                 }
                 continue;
             }
-            other => other,
+            Recalled::Later(known) => known,
         };
         let mut caller = idle.take().unwrap_or_else(|| {
             Caller::new(move |evaluation| async move { round.evaluate(evaluation).await })
@@ -201,7 +207,7 @@ pub(super) async fn validate(
             answering,
             pod,
             later,
-            recalled,
+            known,
         });
         match poll_fn(|context| Poll::Ready(caller.poll_unpin(context))).await {
             Poll::Ready(done) => {
@@ -285,13 +291,13 @@ impl<'r> Round<'r> {
             || answering.shadow(self.plugins).is_some()
             || request.observed.is_on();
         if has_further_steps {
-            return Recalled::Perhaps;
+            return Recalled::Later(Known::Perhaps);
         }
         let Some((answer, called)) = turn.recall(self.engine, self.subject, self.deadline) else {
-            return Recalled::Nothing;
+            return Recalled::Later(Known::Nothing);
         };
         if !matches!(answer, Ok(Answer::Allow)) && Excusing::of(plugin, request).is_some() {
-            return Recalled::Answer(Box::new((answer, called)));
+            return Recalled::Later(Known::Answer(Box::new((answer, called))));
         }
         let ended = verdict(answer).map(|denial| denial.map_or(Ended::Allowed, Ended::Denied));
         Recalled::Report(turn.report(request, called, ended))
@@ -305,7 +311,7 @@ impl<'r> Round<'r> {
             answering,
             pod,
             later,
-            recalled,
+            known,
         } = evaluation;
         let round = self.about(pod.as_deref());
         if let Some(later) = later {
@@ -327,7 +333,7 @@ impl<'r> Round<'r> {
                 }
             }
         }
-        let evaluated = round.call(index, answering, recalled).await?;
+        let evaluated = round.call(index, answering, known).await?;
         Ok((index, evaluated))
     }
 
@@ -346,7 +352,7 @@ impl<'r> Round<'r> {
         &self,
         index: usize,
         answering: Answering<'_>,
-        recalled: Recalled,
+        known: Known,
     ) -> Result<Evaluated, Overload> {
         let plugin = answering.plugin;
         let shadow = answering.shadow(self.plugins).cloned();
@@ -358,12 +364,10 @@ impl<'r> Round<'r> {
             phase: Phase::Validate,
         };
         let called = async {
-            let answered = match recalled {
-                Recalled::Answer(answered) => *answered,
-                Recalled::Nothing => turn.call_anew(engine, subject, deadline).await?,
-                Recalled::Perhaps | Recalled::Report(_) => {
-                    turn.call(engine, subject, deadline).await?
-                }
+            let answered = match known {
+                Known::Answer(answered) => *answered,
+                Known::Nothing => turn.call_anew(engine, subject, deadline).await?,
+                Known::Perhaps => turn.call(engine, subject, deadline).await?,
             };
             conclude(turn, answered, engine, subject, deadline, first_turns).await
         };
