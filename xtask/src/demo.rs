@@ -190,7 +190,7 @@ fn what_next() {
          docs/reference/configuration.md     every key and every limit\n  \
          docs/guides/reviewing.md         tollgate review and tollgate explain\n  \
          docs/architecture.md      how a request goes through the host, and why like that\n  \
-         plugins/                  the three plugins that you have just seen\n\
+         plugins/                  the plugins that you have just seen, and others\n\
          What to run next\n  \
          cargo xtask demo --keep   leaves the server running, with curl lines to try\n  \
          cargo xtask test          all tests"
