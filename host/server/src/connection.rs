@@ -18,6 +18,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
+    io::BufReader,
     net::TcpStream,
     sync::watch,
     time::{interval, sleep, timeout},
@@ -32,7 +33,6 @@ use crate::authentication::{Authentication, Peer};
 use crate::budget::Budget;
 use crate::exchange;
 use crate::places::Place;
-use crate::read_ahead::ReadAhead;
 use crate::transport::Transport;
 
 /// Time limit for a TLS handshake, which normally takes milliseconds.
@@ -53,6 +53,8 @@ const DRAIN_WATCH_PERIOD: Duration = Duration::from_millis(20);
 
 /// Limit for an HTTP/1.1 head, and for the buffer through which bodies are read.
 const HTTP1_BUFFER_BYTES: usize = 64 * 1024;
+/// Number of bytes that are read from the socket at once. rustls alone asks for less, which takes more system calls.
+const SOCKET_BUFFER_BYTES: usize = 16 * 1024;
 const HTTP2_HEADER_BYTES: u32 = 16 * 1024;
 
 /// Bytes that a client may send before anybody reads them. The cap on bytes in flight does not cover them, so the limit
@@ -153,8 +155,9 @@ async fn handshake<G>(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     shared: &Shared<G>,
-) -> Option<TlsStream<ReadAhead<TcpStream>>> {
+) -> Option<TlsStream<BufReader<TcpStream>>> {
     let address = stream.peer_addr().ok();
+    let stream = BufReader::with_capacity(SOCKET_BUFFER_BYTES, stream);
     let mut phase = shared.phase.subscribe();
     let too_late = async {
         // Fails only if the sender is dropped, but `shared` holds the sender.
@@ -162,7 +165,7 @@ async fn handshake<G>(
         sleep(FRESH_TIMEOUT).await;
     };
     let failure = tokio::select! {
-        accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(ReadAhead::new(stream))) => match accepted {
+        accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => match accepted {
             Ok(Ok(stream)) => return Some(stream),
             Ok(Err(error)) => error,
             Err(_) => io::ErrorKind::TimedOut.into(),

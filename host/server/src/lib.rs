@@ -39,7 +39,6 @@ mod inspect;
 mod page;
 mod places;
 mod probes;
-mod read_ahead;
 mod refresh;
 mod route;
 mod signals;

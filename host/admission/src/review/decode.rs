@@ -207,11 +207,12 @@ pub(super) fn read_request(request: Arc<Level<Object>>) -> Result<AdmissionReque
             ("version", "request.kind.version"),
             ("kind", "request.kind.kind"),
         ],
+        "a kind such as Pod",
     )?;
     let kind = GroupVersionKind {
         group,
         version,
-        kind: required(Some(kind), "request.kind.kind", "a kind such as Pod")?,
+        kind,
     };
     let [group, version, resource] = names(
         &resource,
@@ -220,15 +221,12 @@ pub(super) fn read_request(request: Arc<Level<Object>>) -> Result<AdmissionReque
             ("version", "request.resource.version"),
             ("resource", "request.resource.resource"),
         ],
+        "a resource such as pods",
     )?;
     let resource = GroupVersionResource {
         group,
         version,
-        resource: required(
-            Some(resource),
-            "request.resource.resource",
-            "a resource such as pods",
-        )?,
+        resource,
     };
     Ok(AdmissionRequest {
         uid: uid.into_owned(),
@@ -254,10 +252,11 @@ pub(super) fn read_request(request: Arc<Level<Object>>) -> Result<AdmissionReque
     })
 }
 
-/// Reads three names of an object. A name that is missing is empty.
+/// Reads three names of an object. The last one is required, and the others are empty if they are missing.
 fn names(
     object: &Level<Object>,
     places: [(&'static str, &'static str); 3],
+    expected: &'static str,
 ) -> Result<[String; 3], DecodeError> {
     let mut found = [None, None, None];
     object.look_over(|name, value| {
@@ -269,7 +268,11 @@ fn names(
     Ok([
         owned(text(first, places[0].1)?),
         owned(text(second, places[1].1)?),
-        owned(text(third, places[2].1)?),
+        required(
+            Some(owned(text(third, places[2].1)?)),
+            places[2].1,
+            expected,
+        )?,
     ])
 }
 

@@ -42,6 +42,14 @@ pub(super) struct Validated {
     pub(super) passed_over: Vec<PassedOver>,
 }
 
+/// The results that are there, while some validators are still under way.
+struct Results {
+    validated: Validated,
+    /// Results that came while an earlier plugin was under way, with the plugins' indexes, to restore the configured
+    /// order. Nearly all reviews have none.
+    out_of_order: Vec<(usize, Evaluated)>,
+}
+
 /// The result of one validator.
 #[expect(
     clippy::large_enum_variant,
@@ -135,10 +143,10 @@ pub(super) async fn validate(
         deadline,
         first_turns: &first_turns,
     };
-    let mut validated = Validated::with_room_for(plugins, only);
-    // Results that came while an earlier plugin was still under way, with the plugins' indexes, to restore the configured
-    // order. Nearly all reviews have none.
-    let mut out_of_order: Vec<(usize, Evaluated)> = Vec::new();
+    let mut results = Results {
+        validated: Validated::with_room_for(plugins, only),
+        out_of_order: Vec::new(),
+    };
     let mut idle = None;
     let mut under_way = FuturesUnordered::new();
     for (index, plugin) in plugins.iter().enumerate() {
@@ -162,22 +170,18 @@ pub(super) async fn validate(
         let later = match begun {
             Ok(Beginning::Call) if plugin.config.mode == Mode::Audit => {
                 let round = round.about(pod.as_deref());
-                validated.audits.push(round.audit(answering));
+                results.validated.audits.push(round.audit(answering));
                 continue;
             }
             Ok(Beginning::Call) => None,
             Ok(Beginning::NotCalled(mismatch)) => {
                 let passed_over = PassedOver::by_match(index, mismatch);
-                validated.passed_over.extend(passed_over);
+                results.validated.passed_over.extend(passed_over);
                 continue;
             }
             Ok(Beginning::Report(report)) => {
                 let evaluated = Evaluated::Reported(*report, None, None);
-                if under_way.is_empty() {
-                    validated.add(evaluated);
-                } else {
-                    out_of_order.push((index, evaluated));
-                }
+                results.add(index, evaluated, under_way.is_empty());
                 continue;
             }
             Err(later) => Some(later),
@@ -189,11 +193,7 @@ pub(super) async fn validate(
         let known = match recalled {
             Recalled::Report(report) => {
                 let evaluated = Evaluated::Reported(report, None, None);
-                if under_way.is_empty() {
-                    validated.add(evaluated);
-                } else {
-                    out_of_order.push((index, evaluated));
-                }
+                results.add(index, evaluated, under_way.is_empty());
                 continue;
             }
             Recalled::Later(known) => known,
@@ -212,11 +212,7 @@ pub(super) async fn validate(
         match poll_fn(|context| Poll::Ready(caller.poll_unpin(context))).await {
             Poll::Ready(done) => {
                 let (index, evaluated) = done?;
-                if under_way.is_empty() {
-                    validated.add(evaluated);
-                } else {
-                    out_of_order.push((index, evaluated));
-                }
+                results.add(index, evaluated, under_way.is_empty());
                 idle = Some(caller);
             }
             Poll::Pending => under_way.push(caller),
@@ -224,13 +220,30 @@ pub(super) async fn validate(
     }
     first_turns.are_over();
     while let Some(done) = under_way.next().await {
-        out_of_order.push(done?);
+        results.out_of_order.push(done?);
     }
-    out_of_order.sort_by_key(|(index, _)| *index);
-    for (_, evaluated) in out_of_order {
-        validated.add(evaluated);
+    Ok(results.in_order())
+}
+
+// === impl Results ===
+
+impl Results {
+    /// Adds the result of a plugin. `is_next` means that no earlier plugin is under way.
+    fn add(&mut self, index: usize, evaluated: Evaluated, is_next: bool) {
+        if is_next {
+            self.validated.add(evaluated);
+        } else {
+            self.out_of_order.push((index, evaluated));
+        }
     }
-    Ok(validated)
+
+    fn in_order(mut self) -> Validated {
+        self.out_of_order.sort_by_key(|(index, _)| *index);
+        for (_, evaluated) in self.out_of_order {
+            self.validated.add(evaluated);
+        }
+        self.validated
+    }
 }
 
 // === impl Validated ===
