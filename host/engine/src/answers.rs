@@ -390,6 +390,12 @@ impl Next {
 impl Node {
     /// What the plugin does after this review has answered the question.
     fn follow(&self, subject: &Subject, namespaces: &dyn Namespaces) -> Option<&Next> {
+        let mut branches = self.branches.iter();
+        if let (Some((told, next)), None) = (branches.next(), branches.next())
+            && let Some(is_told) = self.question.is_told(told, subject, namespaces)
+        {
+            return is_told.then_some(next);
+        }
         let told = self.question.ask(subject, namespaces, self.most_fuel)?;
         self.branches.get(&told)
     }

@@ -25,7 +25,7 @@ mod operation;
 mod provenance;
 
 pub use apply::{ApplyError, ApplyErrorKind, ApplyLimits, apply, apply_within};
-pub use diff::diff;
+pub use diff::{diff, diff_within};
 pub use integrity::{AnswerForm, IntegrityError, check};
 pub use merge_patch::{merge_patch, merge_patch_within};
 pub use operation::{Operation, OperationError, OperationErrorKind, write_all};

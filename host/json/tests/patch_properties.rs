@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Map, Value, json};
-use tollgate_json::document::{Json, parse};
+use tollgate_json::document::{Json, Pointer, parse};
 use tollgate_json::patch::{
-    AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, merge_patch, write_all,
+    AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, diff_within, merge_patch,
+    write_all,
 };
 
 /// Says what was not tested past the test harness, which swallows what a passing test prints.
@@ -275,6 +276,13 @@ proptest! {
         if operations.len() <= 24 {
             check_minimal(&before, &after, &operations);
         }
+        // Less effort ends in the same operations or in none.
+        for most_values in [0, 10, 50, 250] {
+            if let Some(found) = diff_within(&before, &after, most_values) {
+                prop_assert_eq!(&found, &operations);
+            }
+        }
+        prop_assert_eq!(diff_within(&before, &after, usize::MAX), Some(operations.clone()));
 
         // An independent implementation, over the text as it goes over the wire.
         let patch: json_patch::Patch = serde_json::from_str(&text(&operations)).expect("a JSON Patch");
@@ -546,6 +554,52 @@ fn very_large_arrays_take_few_operations_and_little_time() {
         };
         assert_eq!(apply(&before, &operations, &limits).as_ref(), Ok(&after));
     }
+}
+
+#[test]
+fn little_effort_finds_a_small_change_of_a_large_object() {
+    let environment = list((0..200).map(|n| json!({"name": format!("N{n}"), "value": "v"})));
+    let environment: Value = serde_json::from_str(&environment.to_text()).unwrap();
+    let container = |n: usize, image: &str| {
+        let name = format!("c{n}");
+        json!({"name": name, "image": image, "env": environment, "args": ["a", {"b": []}]})
+    };
+    let pod = |image: &str| {
+        let containers: Vec<Value> = (0..50).map(|n| container(n, image)).collect();
+        Json::from(json!({"metadata": {"name": "web"}, "spec": {"containers": containers}}))
+    };
+    let before = pod("a");
+    let patch = |index: usize| {
+        let path = Pointer::parse(&format!("/spec/containers/{index}/image")).unwrap();
+        let value = Json::text("b");
+        Operation::Replace { path, value }
+    };
+    let operations = [patch(0), patch(49)];
+    let after = apply(&before, &operations, &ApplyLimits::default()).unwrap();
+    assert_eq!(
+        diff_within(&before, &after, 1_000).as_deref(),
+        Some(&operations[..])
+    );
+    assert_eq!(diff_within(&before, &after, 100), None);
+    // Nothing is shared here, so every value has to be compared.
+    assert_eq!(diff_within(&before, &pod("b"), 10_000), None);
+    assert_eq!(diff(&before, &pod("b")).len(), 50);
+}
+
+#[test]
+fn little_effort_ends_early() {
+    let named = |n: u64| json!({"name": n.to_string(), "x": [n]});
+    let unnamed = |n: u64| json!([[n]]);
+    for make in [named, unnamed] {
+        let before = list((0..2_000).map(make));
+        let after = list((0..2_000).rev().map(make));
+        assert_eq!(diff_within(&before, &after, 5_000), None);
+    }
+    let wide = |from: u64| {
+        let members = (from..from + 4_000).map(|n| (n.to_string(), Value::from(n)));
+        Json::from(Value::from(members.collect::<Map<String, Value>>()))
+    };
+    assert_eq!(diff_within(&wide(0), &wide(1), 5_000), None);
 }
 
 #[test]

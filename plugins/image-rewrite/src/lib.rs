@@ -79,19 +79,12 @@ impl Mutate for ImageRewrite {
 
         let mut patch = Patch::new();
         for list in lists {
-            for index in 0..pod.length(pointer!["spec", list]).unwrap_or(0) {
-                let at = pointer!["spec", list, index];
-                let name = pod.text(at.child("name"));
-                let Some(image) = pod.text(at.child("image")) else {
+            // One question for all images of the list. Most are not rewritten, and then nothing else is read.
+            for image in pod.select(pointer!["spec", list].child("*").child("image")) {
+                let at = Pointer::from(image.pointer);
+                let Some(image) = image.value.into_text() else {
                     continue;
                 };
-                if is_update
-                    && image_before(review.old_object(), list, name.as_deref()).as_ref()
-                        == Some(&image)
-                {
-                    // A rewritten image would restart a container that this request does not change.
-                    continue;
-                }
                 // An invalid reference cannot be pulled either, and the kubelet reports it.
                 let Ok(reference) = image.parse::<ImageReference>() else {
                     continue;
@@ -99,7 +92,16 @@ impl Mutate for ImageRewrite {
                 let Some(rewritten) = self.rewrites.apply(&reference) else {
                     continue;
                 };
-                patch = patch.replace(at.child("image"), rewritten.to_string());
+                let container = at.parent().unwrap_or_default();
+                let name = pod.text(container.child("name"));
+                if is_update
+                    && image_before(review.old_object(), list, name.as_deref()).as_ref()
+                        == Some(&image)
+                {
+                    // A rewritten image would restart a container that this request does not change.
+                    continue;
+                }
+                patch = patch.replace(at, rewritten.to_string());
                 // A subresource cannot change the metadata.
                 if let Some(name) = name.filter(|_| self.annotate_original && !is_subresource) {
                     let key = format!("{ORIGINAL}/{name}");

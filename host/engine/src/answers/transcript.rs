@@ -1,6 +1,7 @@
 //! The questions of a call to the review, and their answers.
 
 use std::ops::ControlFlow;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use tollgate_admission::namespaces::{Namespaces, OfRequest};
@@ -162,6 +163,34 @@ impl Question {
         })
     }
 
+    /// Whether a review gives this answer to the question. Copies nothing, unlike [`Question::ask`]. None if only that one can
+    /// tell.
+    pub(super) fn is_told(
+        &self,
+        told: &Told,
+        subject: &Subject,
+        namespaces: &dyn Namespaces,
+    ) -> Option<bool> {
+        let (part, pointers, told) = match (self, told) {
+            (Self::Get(part, at), Told::Value(told)) => (part, from_ref(at), from_ref(told)),
+            (Self::GetMany(part, pointers), Told::Values(told)) => (part, &**pointers, &**told),
+            _ => return None,
+        };
+        let document = document(subject, namespaces, *part).ok()?;
+        let is_same = |(at, told): (&Box<str>, &Option<Scalar>)| {
+            let value = match &document {
+                Some(document) => document.at(at).ok()?,
+                None => None,
+            };
+            Some(match (told, value) {
+                (Some(told), Some(value)) => told.is(value),
+                (told, value) => told.is_none() && value.is_none(),
+            })
+        };
+        let mut both = pointers.iter().zip(told);
+        Some(pointers.len() == told.len() && both.all(|both| is_same(both) == Some(true)))
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Self::Get(_, at) | Self::GetJson(_, at) | Self::Keys(_, at) | Self::Select(_, at) => {
@@ -320,6 +349,14 @@ impl Scalar {
     /// The value as a plugin gets it.
     pub(crate) fn of(value: &Json) -> Self {
         Self::from(contract_value(value))
+    }
+
+    /// Whether a plugin gets this for a value.
+    fn is(&self, value: &Json) -> bool {
+        match (self, value) {
+            (Self::Text(own), Json::Text(text)) => **own == **text,
+            _ => *self == Self::of(value),
+        }
     }
 
     fn bytes(&self) -> usize {

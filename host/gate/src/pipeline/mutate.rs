@@ -15,8 +15,8 @@ use tollgate_engine::{
 };
 use tollgate_json::document::{Account, Json, NoRoom};
 use tollgate_json::patch::{
-    AnswerForm, ApplyErrorKind, ApplyLimits, Conflict, Operation, Provenance, apply, apply_within,
-    check, diff, merge_patch_within,
+    AnswerForm, ApplyError, ApplyErrorKind, ApplyLimits, Conflict, Operation, Provenance, apply, apply_within,
+    check, diff_within, merge_patch_within,
 };
 use tollgate_telemetry::metrics::Metrics;
 
@@ -62,8 +62,6 @@ struct Round<'r> {
 
 /// The state of the chain after the mutators called so far.
 struct Chain {
-    /// Whether comparing the original and the final object can take more than a millisecond.
-    heavy: bool,
     request: Arc<AdmissionRequest>,
     original: Option<Json>,
     current: Option<Json>,
@@ -81,6 +79,7 @@ struct Chain {
 
 /// A mutation that passed all checks.
 struct Change {
+    /// Whether working with it can take more than a millisecond.
     heavy: bool,
     after: Json,
     operations: Vec<Operation>,
@@ -88,6 +87,15 @@ struct Change {
     memory: Account,
     /// Whether `after` shares nothing with the previous object.
     is_whole: bool,
+}
+
+/// How much work a comparison or a patch may be.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// Most steps of applying operations, of a few nanoseconds each.
+    most_steps: usize,
+    /// Most values that the search for differences looks at.
+    most_values: usize,
 }
 
 /// The result of one mutator's answer, before it joins the chain.
@@ -153,7 +161,6 @@ pub(super) async fn mutate(
     max_depth: u32,
 ) -> Result<Mutated, MutateError> {
     let mut chain = Chain {
-        heavy: false,
         request: request.clone(),
         original: request.object.clone(),
         current: request.object.clone(),
@@ -301,7 +308,8 @@ pub(super) async fn mutate(
         &mut reports,
     )
     .await;
-    let patch = blocking_if(chain.heavy, || chain.prove()).map_err(MutateError::Unproven)?;
+    let (proof, _) = inline_if_small(false, |effort| chain.prove(effort));
+    let patch = proof.map_err(MutateError::Unproven)?;
     Ok(Mutated {
         reports,
         patch,
@@ -439,7 +447,6 @@ impl Chain {
             metrics.conflict(turn.plugin.config.name.as_str(), earlier.as_str());
         }
         report.conflicts = conflicts;
-        self.heavy |= change.heavy;
         if change.is_whole && !self.keeps_versions {
             self.memory.clear();
         }
@@ -471,21 +478,45 @@ impl Chain {
         })
     }
 
-    /// Returns the merged patch, after checking that it turns the original object into the final one.
-    fn prove(&self) -> Result<Vec<Operation>, &'static str> {
+    /// Returns the merged patch, after checking that it turns the original object into the final one. Returns nothing if
+    /// that takes more than the effort.
+    fn prove(&self, effort: Effort) -> Option<Result<Vec<Operation>, &'static str>> {
         let (Some(original), Some(current)) = (&self.original, &self.current) else {
-            return Ok(Vec::new());
+            return Some(Ok(Vec::new()));
         };
         if original.is_same(current) {
-            return Ok(Vec::new());
+            return Some(Ok(Vec::new()));
         }
-        let patch = diff(original, current);
-        match apply(original, &patch, &UNLIMITED) {
-            Ok(result) if result == *current => Ok(patch),
+        let patch = diff_within(original, current, effort.most_values)?;
+        let limits = ApplyLimits {
+            max_steps: effort.most_steps,
+            ..UNLIMITED
+        };
+        match apply(original, &patch, &limits) {
+            Ok(result) if result == *current => Some(Ok(patch)),
             // The error names no place, because a member's name can contain a Secret's content.
-            Ok(_) => Err("the merged patch does not produce the final object"),
-            Err(_) => Err("the merged patch cannot be applied"),
+            Ok(_) => Some(Err("the merged patch does not produce the final object")),
+            Err(error) if effort.is_exceeded_by(&error) => None,
+            Err(_) => Some(Err("the merged patch cannot be applied")),
         }
+    }
+}
+
+// === impl Effort ===
+
+impl Effort {
+    /// Some hundred microseconds of work, which a serving thread may do.
+    const SMALL: Self = Self {
+        most_steps: 20_000,
+        most_values: 5_000,
+    };
+    const ANY: Self = Self {
+        most_steps: usize::MAX,
+        most_values: usize::MAX,
+    };
+
+    fn is_exceeded_by(self, error: &ApplyError) -> bool {
+        matches!(error.kind, ApplyErrorKind::TooManySteps { max_steps } if max_steps == self.most_steps)
     }
 }
 
@@ -631,12 +662,16 @@ fn evaluate(
         // has.
         Mutation::Object(_) => true,
     };
-    let heavy = is_heavy(&mutation)
-        || before.is_some_and(|object| object.count_nodes(HEAVY_NODES) >= HEAVY_NODES);
-    let applied = blocking_if(heavy, || {
-        change(config, mutation, memory, before, max_depth)
+    let is_heavy = is_heavy(&mutation, before);
+    let (changed, heavy) = inline_if_small(is_heavy, |effort| {
+        let held = memory.bytes();
+        let changed = change(config, &mutation, &memory, before, max_depth, effort);
+        if changed.is_none() {
+            memory.give_back(memory.bytes() - held);
+        }
+        changed
     });
-    let (ended, change) = match applied {
+    let (ended, change) = match changed {
         Ok(Some(change)) => (Ok(Ended::Patched), Some(Change { heavy, ..change })),
         Ok(None) => (Ok(Ended::Unchanged), None),
         Err(fault) => (Err(fault), None),
@@ -648,90 +683,121 @@ fn evaluate(
     }
 }
 
-/// Whether applying and comparing this mutation can take more than a millisecond. A whole object shares nothing with
-/// the one that it replaces, so it is compared in full.
-fn is_heavy(mutation: &Mutation) -> bool {
+/// Does work on this thread if it is small. Otherwise, the runtime first moves its other tasks to another thread. Returns
+/// whether it did.
+///
+/// `work` returns nothing if it takes more than the effort that it is given. It then begins anew.
+fn inline_if_small<T>(is_heavy: bool, mut work: impl FnMut(Effort) -> Option<T>) -> (T, bool) {
+    let done = (!is_heavy).then(|| work(Effort::SMALL)).flatten();
+    if let Some(done) = done {
+        return (done, false);
+    }
+    let done = blocking_if(true, || work(Effort::ANY));
+    (done.expect("nothing takes more than any effort"), true)
+}
+
+/// Whether applying and comparing this mutation is likely to take more than a millisecond.
+///
+/// A whole object shares nothing with the one that it replaces, so it is compared in full. A merge patch copies what it
+/// changes, and its steps are not counted.
+fn is_heavy(mutation: &Mutation, before: Option<&Json>) -> bool {
+    let is_large = |json: &Json| json.count_nodes(HEAVY_NODES) >= HEAVY_NODES;
     match mutation {
         Mutation::Operations(operations) => {
-            let large = |operation: &Operation| {
-                operation
-                    .value()
-                    .is_some_and(|value| value.count_nodes(HEAVY_NODES) >= HEAVY_NODES)
-            };
+            let large = |operation: &Operation| operation.value().is_some_and(is_large);
             operations.len() > HEAVY_OPERATIONS || operations.iter().any(large)
         }
         Mutation::MergePatch(json) | Mutation::Object(json) => {
-            json.count_nodes(HEAVY_NODES) >= HEAVY_NODES
+            is_large(json) || before.is_some_and(is_large)
         }
     }
 }
 
+/// Applies a mutation and checks the result. Returns nothing if that takes more than the effort.
 fn change(
     config: &PluginConfig,
-    mutation: Mutation,
-    memory: Account,
+    mutation: &Mutation,
+    memory: &Account,
     before: Option<&Json>,
     max_depth: u32,
-) -> Result<Option<Change>, Fault> {
-    if matches!(&mutation, Mutation::Operations(operations) if operations.is_empty()) {
-        return Ok(None);
+    effort: Effort,
+) -> Option<Result<Option<Change>, Fault>> {
+    if matches!(mutation, Mutation::Operations(operations) if operations.is_empty()) {
+        return Some(Ok(None));
     }
     let bad = |what: String| Fault::BadPatch { what };
-    let before = before.ok_or_else(|| {
-        bad("cannot patch a request without an object (DELETE); answer `unchanged`".to_owned())
-    })?;
-    let is_whole = matches!(&mutation, Mutation::Object(_));
+    let Some(before) = before else {
+        let what = "cannot patch a request without an object (DELETE); answer `unchanged`";
+        return Some(Err(bad(what.to_owned())));
+    };
     let no_room = |error: NoRoom| Fault::OutputTooLarge {
         what: format!("its patch cannot be applied: {error}"),
     };
-    let limits = ApplyLimits {
-        max_depth,
-        ..LIMITS
-    };
-    let (after, form) = match mutation {
+    let after = match mutation {
         Mutation::Operations(operations) => {
-            let applied = apply_within(before, &operations, &limits, &memory);
-            let after = applied.map_err(|error| match error.kind {
-                ApplyErrorKind::NoRoom(error) => no_room(error),
-                _ => bad(chain(&error)),
-            })?;
-            (after, AnswerForm::Operations)
+            let limits = ApplyLimits {
+                max_depth,
+                max_steps: effort.most_steps.min(LIMITS.max_steps),
+                ..LIMITS
+            };
+            match apply_within(before, operations, &limits, memory) {
+                Err(error) if effort.is_exceeded_by(&error) => return None,
+                applied => applied.map_err(|error| match error.kind {
+                    ApplyErrorKind::NoRoom(error) => no_room(error),
+                    _ => bad(chain(&error)),
+                }),
+            }
         }
-        Mutation::MergePatch(patch) => {
-            let after = merge_patch_within(before, &patch, &memory).map_err(no_room)?;
-            (after, AnswerForm::Operations)
-        }
-        Mutation::Object(object) => (
-            object,
-            AnswerForm::WholeObject {
-                allow_removals: config.allow_removals,
-            },
-        ),
+        Mutation::MergePatch(patch) => merge_patch_within(before, patch, memory).map_err(no_room),
+        Mutation::Object(object) => Ok(object.clone()),
     };
-    let operations = diff(before, &after);
+    let after = match after {
+        Ok(after) => after,
+        Err(fault) => return Some(Err(fault)),
+    };
+    let operations = diff_within(before, &after, effort.most_values)?;
     if operations.is_empty() {
-        return Ok(None);
+        return Some(Ok(None));
     }
+    let is_whole = matches!(mutation, Mutation::Object(_));
+    let form = match is_whole {
+        true => AnswerForm::WholeObject {
+            allow_removals: config.allow_removals,
+        },
+        false => AnswerForm::Operations,
+    };
+    Some(
+        permitted(before, &after, &operations, form, max_depth).map(|()| {
+            Some(Change {
+                heavy: false,
+                after,
+                operations,
+                memory: memory.clone(),
+                is_whole,
+            })
+        }),
+    )
+}
+
+/// Checks a change that was made.
+fn permitted(
+    before: &Json,
+    after: &Json,
+    operations: &[Operation],
+    form: AnswerForm,
+    max_depth: u32,
+) -> Result<(), Fault> {
     let depth = operations.iter().map(depth_of).max().unwrap_or_default();
     if depth > max_depth {
         return Err(too_deep(depth, max_depth));
     }
-    check(before, &after, &operations, form).map_err(|error| {
-        if error.is_lossy() {
-            Fault::LossyObject {
-                what: chain(&error),
-            }
-        } else {
-            bad(chain(&error))
+    check(before, after, operations, form).map_err(|error| {
+        let what = chain(&error);
+        match error.is_lossy() {
+            true => Fault::LossyObject { what },
+            false => Fault::BadPatch { what },
         }
-    })?;
-    Ok(Some(Change {
-        heavy: false,
-        after,
-        operations,
-        memory,
-        is_whole,
-    }))
+    })
 }
 
 /// Runs a mutator outside the chain, and returns its report and its verdict.

@@ -183,15 +183,15 @@ impl Json {
         }
     }
 
-    /// Counts the values in this tree, including itself. Stops counting beyond `limit`. In a part that was not built
-    /// yet, all members of the same name count.
+    /// Counts the values in this tree, including itself. Stops counting beyond `limit`. In a part that was not changed,
+    /// all members of the same name count.
     #[must_use]
     pub fn count_nodes(&self, limit: usize) -> usize {
         let mut count = 1;
         match self {
             Self::Array(elements) => {
-                if let Some(unbuilt) = elements.count_unbuilt(limit) {
-                    return count + unbuilt;
+                if let Some(inside) = elements.count_in_text(limit) {
+                    return count + inside;
                 }
                 for element in elements.iter() {
                     if count > limit {
@@ -201,8 +201,8 @@ impl Json {
                 }
             }
             Self::Object(members) => {
-                if let Some(unbuilt) = members.count_unbuilt(limit) {
-                    return count + unbuilt;
+                if let Some(inside) = members.count_in_text(limit) {
+                    return count + inside;
                 }
                 for value in members.values() {
                     if count > limit {

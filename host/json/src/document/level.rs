@@ -86,9 +86,9 @@ impl<T> Level<T> {
         }
     }
 
-    /// Counts the values inside of a container that is still text. None if it was built.
-    pub(super) fn count_unbuilt(&self, limit: usize) -> Option<usize> {
-        Some(self.text_only()?.count(limit))
+    /// Counts the values in the text of a container. None if it has none.
+    pub(super) fn count_in_text(&self, limit: usize) -> Option<usize> {
+        Some(self.span.as_ref()?.count(limit))
     }
 
     /// The positions of this container and of those inside among the containers of its text. None if it was built.

@@ -49,6 +49,18 @@ pub fn diff(original: &Json, target: &Json) -> Vec<Operation> {
     differ.operations
 }
 
+/// Like [`diff`], but gives up when it would look at more than about `most_values` values.
+#[must_use]
+pub fn diff_within(original: &Json, target: &Json, most_values: usize) -> Option<Vec<Operation>> {
+    let mut differ = Differ {
+        fingerprints: Fingerprints::within(most_values),
+        ..Differ::default()
+    };
+    differ.value(original, target);
+    let has_ended = !differ.fingerprints.are_spent();
+    has_ended.then_some(differ.operations)
+}
+
 #[derive(Default)]
 struct Differ<'d> {
     path: Vec<Cow<'d, str>>,
@@ -60,7 +72,7 @@ struct Differ<'d> {
 
 impl<'d> Differ<'d> {
     fn value(&mut self, before: &'d Json, after: &'d Json) {
-        if before.is_same(after) {
+        if before.is_same(after) || self.fingerprints.are_spent() {
             return;
         }
         match (before, after) {
@@ -72,6 +84,9 @@ impl<'d> Differ<'d> {
     }
 
     fn object(&mut self, before: &'d Object, after: &'d Object, whole: &Json) {
+        if !self.fingerprints.spend(before.len() + after.len()) {
+            return;
+        }
         let removed = before
             .keys()
             .filter(|name| !after.contains_key(&***name))
@@ -96,6 +111,9 @@ impl<'d> Differ<'d> {
     }
 
     fn array(&mut self, before: &'d [Json], after: &'d [Json], whole: &Json) {
+        if !self.fingerprints.spend(before.len() + after.len()) {
+            return;
+        }
         // At least this many elements change, whatever the alignment is. If that is too many already, no alignment is
         // needed.
         let at_least = before.len().abs_diff(after.len());

@@ -1,9 +1,10 @@
 //! Finds which element of one array becomes which element of the other.
 //!
 //! 1. The common beginning and the common end are set aside.
-//! 2. The longest common subsequence of the rest is kept. Two elements count as equal if they are equal, or if they
-//!    have the same identity and it is unique in both arrays. A changed container is recognised by its identity. If
-//!    the search would cost too much, there is no alignment.
+//! 2. If the rest has the same things in the same order, each changes where it is. Otherwise, the longest common
+//!    subsequence of the rest is kept. Two elements count as equal if they are equal, or if they have the same identity
+//!    and it is unique in both arrays. A changed container is recognised by its identity. If the search would cost too
+//!    much, there is no alignment.
 //! 3. In the remaining gaps, similar elements are paired, and then scalars by position.
 //! 4. All other elements are removed or added. Where elements repeat, additions and removals slide right, so that
 //!    none of them writes a value that already stands at its index.
@@ -17,7 +18,7 @@ use similar::{DiffOp, capture_diff_slices};
 
 use super::Fingerprints;
 use super::identity::{Identity, identity};
-use crate::document::{Json, Number};
+use crate::document::{Json, Number, Object};
 
 /// Up to this many elements in both arrays, the shortest edit is searched for without shortcuts. This takes some
 /// million comparisons of integers at worst. For larger arrays, `similar` limits its search as git does.
@@ -26,6 +27,9 @@ const EXACT_SEARCH: usize = 1024;
 /// Most integer comparisons for a search among more elements, which take some 30 ms. If a search needs more, the
 /// arrays have too little in common for an alignment to be worth it.
 const SEARCH_STEPS: usize = 10_000_000;
+
+/// This many comparisons of integers cost as much as looking at one value.
+const COMPARISONS_PER_VALUE: usize = 100;
 
 /// Up to this many pairs of elements in a gap, each old element is compared with each new one.
 const SIMILARITY_PAIRS: usize = 1024;
@@ -43,7 +47,8 @@ pub(super) enum Step {
     Add,
 }
 
-/// Returns the steps that lead from `old` to `new`. None if finding them would cost too much.
+/// Returns the steps that lead from `old` to `new`. None if finding them would cost too much, or the budget of
+/// `fingerprints` is spent.
 pub(super) fn align(
     old: &[Json],
     new: &[Json],
@@ -63,11 +68,28 @@ pub(super) fn align(
         .count();
 
     let (old_middle, new_middle) = (&old[..old.len() - tail], &new[..new.len() - tail]);
+    let mut steps = vec![Step::Keep; head];
+    if are_same_things(old_middle, new_middle, fingerprints) {
+        steps.resize(head + old_middle.len(), Step::Change);
+        steps.resize(head + old.len(), Step::Keep);
+        return Some(steps);
+    }
     let mut alignment = Alignment::new(old_middle, new_middle, fingerprints)?;
     alignment.append_tail(tail);
-    let mut steps = vec![Step::Keep; head];
     alignment.walk(old, new, &mut steps);
     Some(steps)
+}
+
+/// Whether the elements at the same index are the same thing in both arrays, by an identity that no other element has.
+///
+/// Then there is nothing to search for, and no element has to be read as a whole.
+fn are_same_things(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints) -> bool {
+    let mut seen: HashSet<Identity<'_>, RandomState> = HashSet::default();
+    old.len() == new.len()
+        && old.iter().zip(new).all(|(old, new)| {
+            identity(old).is_some_and(|thing| identity(new) == Some(thing) && seen.insert(thing))
+                && fingerprints.spend(old.as_object().map_or(0, Object::len))
+        })
 }
 
 struct Alignment {
@@ -145,16 +167,23 @@ fn is_searchable(old: &[u32], new: &[u32]) -> bool {
 // === impl Alignment ===
 
 impl Alignment {
-    fn new(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints) -> Option<Self> {
+    /// Returns nothing if the budget is spent, or if the search would take too long.
+    fn new<'d>(
+        old: &'d [Json],
+        new: &'d [Json],
+        fingerprints: &mut Fingerprints,
+    ) -> Option<Self> {
+        if !fingerprints.spend(old.len().saturating_mul(new.len()) / COMPARISONS_PER_VALUE) {
+            return None;
+        }
         let mut numbering = Numbering::default();
-        let old_exact: Vec<u32> = old
-            .iter()
-            .map(|element| numbering.number(element, fingerprints))
-            .collect();
-        let new_exact: Vec<u32> = new
-            .iter()
-            .map(|element| numbering.number(element, fingerprints))
-            .collect();
+        let mut numbers = |elements: &'d [Json]| -> Option<Vec<u32>> {
+            let elements = elements.iter();
+            elements
+                .map(|element| numbering.number(element, fingerprints))
+                .collect()
+        };
+        let (old_exact, new_exact) = (numbers(old)?, numbers(new)?);
         let (old_tokens, new_tokens) = tokens(old, new, (&old_exact, &new_exact), numbering.next);
         let mut alignment = Self {
             old_exact,
@@ -305,15 +334,20 @@ impl Alignment {
 // === impl Numbering ===
 
 impl<'d> Numbering<'d> {
-    fn number(&mut self, element: &'d Json, fingerprints: &mut Fingerprints) -> u32 {
-        let bucket = self.buckets.entry(fingerprints.of(element)).or_default();
+    /// Returns nothing if the budget is spent.
+    fn number(&mut self, element: &'d Json, fingerprints: &mut Fingerprints) -> Option<u32> {
+        let hash = fingerprints.of(element);
+        if fingerprints.are_spent() {
+            return None;
+        }
+        let bucket = self.buckets.entry(hash).or_default();
         if let Some((number, _)) = bucket.iter().find(|(_, known)| *known == element) {
-            return *number;
+            return Some(*number);
         }
         let number = self.next;
         self.next += 1;
         bucket.push((number, element));
-        number
+        Some(number)
     }
 }
 

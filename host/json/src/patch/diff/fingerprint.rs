@@ -12,10 +12,13 @@ use crate::document::{Json, Number};
 ///
 /// The hasher is seeded per process. Numbering in alignment also compares values whose hashes are equal. All other
 /// callers take equal hashes for equal values.
-#[derive(Default)]
+///
+/// A budget can limit how many values are looked at. When it is spent, the hashes mean nothing.
 pub(in crate::patch) struct Fingerprints {
     state: RandomState,
     known: HashMap<usize, u64, RandomState>,
+    /// How many more values may be looked at.
+    left: usize,
 }
 
 // === impl Fingerprints ===
@@ -25,8 +28,26 @@ impl Fingerprints {
     pub(in crate::patch) fn seeded(state: &RandomState) -> Self {
         Self {
             state: state.clone(),
-            known: HashMap::default(),
+            ..Self::default()
         }
+    }
+
+    /// Creates hashes of at most this many values.
+    pub(super) fn within(most_values: usize) -> Self {
+        Self {
+            left: most_values,
+            ..Self::default()
+        }
+    }
+
+    /// Takes a number of values from the budget. Returns false if it is spent.
+    pub(super) fn spend(&mut self, values: usize) -> bool {
+        self.left = self.left.saturating_sub(values);
+        self.left > 0
+    }
+
+    pub(super) fn are_spent(&self) -> bool {
+        self.left == 0
     }
 
     /// Returns the hash of a value. The value has to outlive `self`.
@@ -41,6 +62,9 @@ impl Fingerprints {
                 if let Some(hash) = self.known.get(&address) {
                     return *hash;
                 }
+                if !self.spend(elements.len() + 1) {
+                    return 0;
+                }
                 let mut hasher = self.state.build_hasher();
                 hasher.write_u8(4);
                 for element in elements.iter() {
@@ -54,6 +78,9 @@ impl Fingerprints {
                 let address = Arc::as_ptr(members).addr();
                 if let Some(hash) = self.known.get(&address) {
                     return *hash;
+                }
+                if !self.spend(members.len() + 1) {
+                    return 0;
                 }
                 // The hash is a sum, because the order of members does not matter.
                 let sum = members.iter().fold(0_u64, |sum, (name, value)| {
@@ -71,6 +98,16 @@ impl Fingerprints {
         match number {
             Number::Integer(integer) => (*integer, None),
             Number::Text(text) => (0, Some(text)),
+        }
+    }
+}
+
+impl Default for Fingerprints {
+    fn default() -> Self {
+        Self {
+            state: RandomState::default(),
+            known: HashMap::default(),
+            left: usize::MAX,
         }
     }
 }

@@ -64,12 +64,18 @@ impl<'c> Changes<'c> {
         let mut document = before.clone();
         let mut applier = Applier::new(ApplyLimits::NONE);
         let mut changes = Vec::with_capacity(operations.len());
-        for operation in operations {
+        for (index, operation) in operations.iter().enumerate() {
             let Some(tokens) = tokens(&document, operation.path()) else {
                 break;
             };
-            let Ok(displaced) = applier.operation(&mut document, operation) else {
-                break;
+            // Nobody reads the document after the last operation.
+            let is_last = index + 1 == operations.len();
+            let displaced = match displaced(&document, operation).filter(|_| is_last) {
+                Some(displaced) => displaced.cloned(),
+                None => match applier.operation(&mut document, operation) {
+                    Ok(displaced) => displaced,
+                    Err(_) => break,
+                },
             };
             let kind = match operation {
                 Operation::Add { .. } if displaced.is_none() => Kind::Add,
@@ -159,6 +165,19 @@ impl Recognition {
     /// Whether both are the same element, perhaps changed.
     pub(super) fn matches(self, other: Self) -> bool {
         self.value == other.value || (self.identity.is_some() && self.identity == other.identity)
+    }
+}
+
+/// Returns the value that an operation removes or replaces, if it is one that clearly applies.
+fn displaced<'d>(document: &'d Json, operation: &Operation) -> Option<Option<&'d Json>> {
+    let (container, token) = operation.path().split_last()?;
+    let container = document.lookup(&container)?;
+    match (operation, container) {
+        (Operation::Replace { .. } | Operation::Remove { .. }, _) => {
+            container.child(&token).map(Some)
+        }
+        (Operation::Add { .. }, Json::Object(members)) => Some(members.get(&*token)),
+        _ => None,
     }
 }
 
