@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BASE, MEDIUM, at, group, plugins};
+use super::{BASE, MEDIUM, at, five_mutators, group, plugins};
 use crate::load::Pace;
 use crate::measure::{Group, Subject};
 use crate::plugins::Work;
@@ -12,6 +12,8 @@ use crate::servers::Side;
 pub const GROUPS: [&str; 3] = ["peers", "peers 93 kB", "peers 0.9 MB"];
 /// Group: the peers' latency at half of the saturating rate.
 pub const LATENCY: &str = "peers p99";
+/// Group: five mutators on a large object, beside the native control.
+pub const MUTATORS: &str = "peers mutators";
 /// Sizes of the object, one for each of [`GROUPS`].
 pub const OBJECTS: [usize; 3] = [MEDIUM, 93_000, 900_000];
 /// Numbers of validators for each size.
@@ -44,7 +46,7 @@ pub fn groups() -> Vec<Group> {
         window,
         ..group(name, subjects(bytes))
     });
-    groups.collect()
+    groups.chain([mutators()]).collect()
 }
 
 /// Returns the group at a fixed rate, from the saturating rates of the host with five plugins and of the webhook in Go.
@@ -72,6 +74,15 @@ pub fn latency(host_per_second: f64, go_per_second: Option<f64>) -> Group {
         pace: Pace::PerSecond(half),
         own_paces: own.into_iter().collect(),
         ..group(LATENCY, subjects.collect())
+    }
+}
+
+fn mutators() -> Group {
+    let sides = [Side::Native, Side::Host, Side::Known];
+    let subjects = sides.map(|side| five_mutators().on(side));
+    Group {
+        rounds: ROUNDS,
+        ..group(MUTATORS, subjects.into())
     }
 }
 

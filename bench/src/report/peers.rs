@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{Report, Target};
 use crate::measure::{Subject, median, upper_quartile};
-use crate::plan::peers::{GROUPS, LATENCY, MANY_VALIDATORS, OBJECTS};
-use crate::plan::{BASE, at, plugins};
+use crate::plan::peers::{GROUPS, LATENCY, MANY_VALIDATORS, MUTATORS, OBJECTS};
+use crate::plan::{BASE, at, five_mutators, plugins};
 use crate::plugins::Work;
 use crate::servers::Side;
 
@@ -33,7 +33,7 @@ struct Measured {
     rounds: Vec<f64>,
 }
 
-const RATIOS: [Ratio; 26] = [
+const RATIOS: [Ratio; 28] = [
     Ratio {
         id: "P1",
         what: "20 validators, 5 kB: CPU per request, host / Go webhook with one check",
@@ -120,6 +120,12 @@ const RATIOS: [Ratio; 26] = [
         rounds: |report| flatness(report, Side::Host),
     },
     Ratio {
+        id: "P5",
+        what: "five mutators on 100 kB: CPU per request, host / native control",
+        target: Some(1.5),
+        rounds: |report| mutators(report, Side::Host),
+    },
+    Ratio {
         id: "P6a",
         what: "5 validators at half of the saturating rate: p99, host / native control",
         target: Some(1.5),
@@ -184,6 +190,12 @@ const RATIOS: [Ratio; 26] = [
         what: "one more validator with known answers, 5 kB: CPU from 5 to 100, relative to 1 to 5, minus one",
         target: Some(0.15),
         rounds: |report| flatness(report, Side::Known),
+    },
+    Ratio {
+        id: "P5k",
+        what: "five mutators with known answers on 100 kB: CPU per request, host / native control",
+        target: Some(1.5),
+        rounds: |report| mutators(report, Side::Known),
     },
     Ratio {
         id: "P6k",
@@ -325,6 +337,15 @@ fn flatness(report: &Report, host: Side) -> anyhow::Result<Vec<f64>> {
     let few = results.slopes(&one, &five)?;
     let ratios = divided(results.slopes(&five, &many)?, &few);
     Ok(ratios.into_iter().map(|ratio| ratio - 1.0).collect())
+}
+
+/// Returns the CPU of five mutators, divided by that of the native control.
+fn mutators(report: &Report, host: Side) -> anyhow::Result<Vec<f64>> {
+    let cpu = |side| {
+        let figures = report.figures(MUTATORS, &five_mutators().on(side))?;
+        anyhow::Ok(figures.cpu_microseconds.clone())
+    };
+    Ok(divided(cpu(host)?, &cpu(Side::Native)?))
 }
 
 /// Returns the CPU per request in each round.
