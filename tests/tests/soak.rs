@@ -17,6 +17,8 @@ const WARM_UP: usize = 1_000;
 const AT_ONCE: usize = 16;
 /// What the large reviews must take, so that the test can see that it is given back.
 const TAKEN_AT_LEAST_KIB: u64 = 16 * 1024;
+/// What large reviews may take at most while mutators make small changes. Each has a megabyte, and [`AT_ONCE`] are under way.
+const TAKEN_AT_MOST_KIB: u64 = 128 * 1024;
 /// Allowed growth, in percent.
 const GROWTH_PERCENT: u64 = 10;
 /// Time limit for the whole test, in minutes.
@@ -207,4 +209,44 @@ async fn memory_of_large_reviews_is_released() {
     .await;
     println!("{} KiB after {took:?}", server.resident_kib());
     assert!(took < Duration::from_secs(40), "{took:?}");
+}
+
+/// The host does not build what nobody changes, and no other thread keeps memory of its own for a small change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_changes_of_large_objects_take_little_memory() {
+    const CONTAINERS: usize = 5;
+    let mut configuration = Configuration::new();
+    let module = guests::build("image-rewrite");
+    for index in 0..CONTAINERS {
+        let from = format!("registry-{index}.example.com");
+        let settings = json!({"rewrite": [{"from": from, "to": "mirror.example.com"}]});
+        let name = format!("image-rewrite-{index}");
+        configuration.plugin(&name, &module, json!({"settings": settings}));
+    }
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let large = |number: usize| {
+        let mut object = pod(&format!("web-{number}"));
+        let variable = |index: usize| json!({"name": format!("SETTING_{index}"), "value": format!("the value of setting {index}")});
+        let environment: Value = (0..3_000).map(variable).collect();
+        let container = |index: usize| {
+            json!({
+                "name": format!("c{index}"), "image": format!("registry-{index}.example.com/app:1"), "env": environment,
+            })
+        };
+        object["spec"]["containers"] = (0..CONTAINERS).map(container).collect();
+        Review::create(object).build()
+    };
+    let paths = [("/mutate".to_owned(), Endpoint::Mutate)];
+    send(&server, &paths, 0..AT_ONCE, review).await;
+    let before = server.resident_kib();
+    server.forget_peak();
+    send(&server, &paths, 0..5 * AT_ONCE, large).await;
+    let most = server.peak_kib();
+    println!("{before} KiB resident, and {most} with large reviews");
+    assert!(
+        most < before + TAKEN_AT_MOST_KIB,
+        "large reviews took {} KiB, more than {TAKEN_AT_MOST_KIB}",
+        most - before
+    );
 }

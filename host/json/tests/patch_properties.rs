@@ -586,6 +586,14 @@ fn little_effort_finds_a_small_change_of_a_large_object() {
     assert_eq!(diff(&before, &pod("b")).len(), 50);
 }
 
+/// A list of long numbers that all differ.
+fn long_numbers(first: u8) -> Json {
+    let number = |last: usize| format!("{first}{}{last}", "7".repeat(4_000));
+    let numbers: Vec<String> = (0..32).map(number).collect();
+    let text = format!("[{}]", numbers.join(","));
+    parse(text.as_bytes(), 5).unwrap()
+}
+
 #[test]
 fn little_effort_ends_early() {
     let named = |n: u64| json!({"name": n.to_string(), "x": [n]});
@@ -595,6 +603,20 @@ fn little_effort_ends_early() {
         let after = list((0..2_000).rev().map(make));
         assert_eq!(diff_within(&before, &after, 5_000), None);
     }
+    // Neither what is added, nor what is compared in pairs, is looked at without limit.
+    let nested = |count: usize| list((0..count).map(|_| json!([[], [], [], []])));
+    let moved = apply(
+        &Json::from(json!({"spec": {"a": 1}})),
+        &[Operation::Add {
+            path: Pointer::parse("/spec/b").unwrap(),
+            value: nested(2_000),
+        }],
+        &ApplyLimits::default(),
+    );
+    let before = Json::from(json!({"spec": {"a": 1}}));
+    assert_eq!(diff_within(&before, &moved.unwrap(), 5_000), None);
+    let (before, after) = (long_numbers(1), long_numbers(2));
+    assert_eq!(diff_within(&before, &after, 5_000), None);
     let wide = |from: u64| {
         let members = (from..from + 4_000).map(|n| (n.to_string(), Value::from(n)));
         Json::from(Value::from(members.collect::<Map<String, Value>>()))

@@ -202,6 +202,68 @@ fn every_question_tells_objects_apart() {
 }
 
 #[test]
+fn comparing_an_answer_is_like_asking_again() {
+    let texts = [
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0",
+        "1",
+        "1.0",
+        "1e300",
+        "9007199254740993",
+        "\"\"",
+        "\"a\"",
+        "\"b\"",
+        "[]",
+        "[1]",
+        "{}",
+        r#"{"a":1}"#,
+    ];
+    let text = |text: &str| serde_json::from_str::<Value>(text).expect("it is JSON");
+    let mut values: Vec<Value> = texts.into_iter().map(text).collect();
+    values.push(json!("x".repeat(10_000)));
+    let reviews = values.iter().map(|value| subject(&json!({"at": value})));
+    let reviews: Vec<Subject> = reviews.chain([subject(&json!({}))]).collect();
+    let many = |at: [&str; 2]| Question::GetMany(Part::Object, at.map(Box::from).into());
+    let mut same = 0;
+    for question in [
+        get("/at"),
+        get("/at/0"),
+        get("at"),
+        many(["/at", "/other"]),
+        many(["/other", "/at/a"]),
+        Question::Get(Part::OldObject, "/at".into()),
+        Question::Get(Part::Request, "/operation".into()),
+        Question::Get(Part::Namespace, "".into()),
+        Question::Keys(Part::Object, "/at".into()),
+    ] {
+        for earlier in &reviews {
+            let Some(told) = question.ask(earlier, &nowhere(), u64::MAX) else {
+                continue;
+            };
+            for now in &reviews {
+                let asked = question.ask(now, &nowhere(), u64::MAX);
+                if let Some(is_told) = question.is_told(&told, now, &nowhere()) {
+                    assert_eq!(
+                        is_told,
+                        asked.as_ref() == Some(&told),
+                        "{question:?} {told:?} {asked:?}"
+                    );
+                    same += usize::from(is_told);
+                }
+            }
+        }
+    }
+    assert!(same > reviews.len());
+    assert_eq!(
+        get("/at").is_told(&Told::Json(None), &reviews[0], &nowhere()),
+        None
+    );
+}
+
+#[test]
 fn long_texts_are_neither_kept_nor_compared() {
     let long = "a".repeat(20_000);
     let pod = subject(&json!({"a": long, "b": {"c": long, "d": [1, 2]}, "e": vec![0; 20_000]}));

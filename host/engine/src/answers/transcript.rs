@@ -354,7 +354,10 @@ impl Scalar {
     /// Whether a plugin gets this for a value.
     fn is(&self, value: &Json) -> bool {
         match (self, value) {
-            (Self::Text(own), Json::Text(text)) => **own == **text,
+            (Self::Text(own), Json::Text(text)) => {
+                own.is_empty() == text.is_empty() && (own.is_empty() || **own == **text)
+            }
+            (_, Json::Text(_)) => false,
             _ => *self == Self::of(value),
         }
     }

@@ -15,8 +15,8 @@ use tollgate_engine::{
 };
 use tollgate_json::document::{Account, Json, NoRoom};
 use tollgate_json::patch::{
-    AnswerForm, ApplyError, ApplyErrorKind, ApplyLimits, Conflict, Operation, Provenance, apply, apply_within,
-    check, diff_within, merge_patch_within,
+    AnswerForm, ApplyError, ApplyErrorKind, ApplyLimits, Conflict, Operation, Provenance, apply,
+    apply_within, check, diff_within, merge_patch_within,
 };
 use tollgate_telemetry::metrics::Metrics;
 
@@ -62,6 +62,8 @@ struct Round<'r> {
 
 /// The state of the chain after the mutators called so far.
 struct Chain {
+    /// Whether a change so far was more than [`Effort::SMALL`].
+    heavy: bool,
     request: Arc<AdmissionRequest>,
     original: Option<Json>,
     current: Option<Json>,
@@ -79,7 +81,7 @@ struct Chain {
 
 /// A mutation that passed all checks.
 struct Change {
-    /// Whether working with it can take more than a millisecond.
+    /// Whether it was made with more than [`Effort::SMALL`].
     heavy: bool,
     after: Json,
     operations: Vec<Operation>,
@@ -140,7 +142,7 @@ const SPREADS_CONTENT: &str = "the plugin read, tested or copied the content of 
     (`get-json` of the whole object reads it)";
 /// A patch with more operations is applied where other requests can continue meanwhile.
 const HEAVY_OPERATIONS: usize = 256;
-/// An answer with this many JSON values, or more, is applied there too.
+/// An answer with this many JSON values in all, or more, is applied there too.
 const HEAVY_NODES: usize = 5_000;
 /// No limits, for the host's own patch.
 const UNLIMITED: ApplyLimits = ApplyLimits {
@@ -161,6 +163,7 @@ pub(super) async fn mutate(
     max_depth: u32,
 ) -> Result<Mutated, MutateError> {
     let mut chain = Chain {
+        heavy: false,
         request: request.clone(),
         original: request.object.clone(),
         current: request.object.clone(),
@@ -308,7 +311,7 @@ pub(super) async fn mutate(
         &mut reports,
     )
     .await;
-    let (proof, _) = inline_if_small(false, |effort| chain.prove(effort));
+    let (proof, _) = inline_if_small(chain.heavy, |effort| chain.prove(effort));
     let patch = proof.map_err(MutateError::Unproven)?;
     Ok(Mutated {
         reports,
@@ -447,6 +450,7 @@ impl Chain {
             metrics.conflict(turn.plugin.config.name.as_str(), earlier.as_str());
         }
         report.conflicts = conflicts;
+        self.heavy |= change.heavy;
         if change.is_whole && !self.keeps_versions {
             self.memory.clear();
         }
@@ -465,8 +469,12 @@ impl Chain {
         before: &Json,
         change: &Change,
     ) -> Vec<Conflict<usize>> {
-        blocking_if(change.heavy, || {
-            if turn.plugin.config.conflicts == Conflicts::Last {
+        let is_last = turn.plugin.config.conflicts == Conflicts::Last;
+        let many = change.operations.len() > HEAVY_OPERATIONS;
+        // `conflicts: deny` copies the whole record.
+        let heavy = change.heavy || many || (self.heavy && !is_last);
+        blocking_if(heavy, || {
+            if is_last {
                 return self.provenance.record(index, before, &change.operations);
             }
             let mut attempt = self.provenance.clone();
@@ -683,10 +691,10 @@ fn evaluate(
     }
 }
 
-/// Does work on this thread if it is small. Otherwise, the runtime first moves its other tasks to another thread. Returns
-/// whether it did.
+/// Does work on this thread if it is small. Otherwise, the runtime first moves its other tasks to another thread. Also
+/// returns whether it has moved them.
 ///
-/// `work` returns nothing if it takes more than the effort that it is given. It then begins anew.
+/// `work` returns nothing if it takes more than the effort that it is given. It then begins anew, after the move.
 fn inline_if_small<T>(is_heavy: bool, mut work: impl FnMut(Effort) -> Option<T>) -> (T, bool) {
     let done = (!is_heavy).then(|| work(Effort::SMALL)).flatten();
     if let Some(done) = done {
@@ -704,8 +712,12 @@ fn is_heavy(mutation: &Mutation, before: Option<&Json>) -> bool {
     let is_large = |json: &Json| json.count_nodes(HEAVY_NODES) >= HEAVY_NODES;
     match mutation {
         Mutation::Operations(operations) => {
-            let large = |operation: &Operation| operation.value().is_some_and(is_large);
-            operations.len() > HEAVY_OPERATIONS || operations.iter().any(large)
+            let values = operations.iter().filter_map(Operation::value);
+            let counted = values.scan(0, |sum, value| {
+                *sum += value.count_nodes(HEAVY_NODES);
+                Some(*sum)
+            });
+            operations.len() > HEAVY_OPERATIONS || counted.into_iter().any(|sum| sum >= HEAVY_NODES)
         }
         Mutation::MergePatch(json) | Mutation::Object(json) => {
             is_large(json) || before.is_some_and(is_large)

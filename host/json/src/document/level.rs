@@ -111,6 +111,15 @@ impl<T> Level<T> {
 }
 
 impl Level<Object> {
+    /// Returns the number of members, without building them. All members of the same name count while the object has its
+    /// text.
+    pub(crate) fn width(&self) -> usize {
+        match &self.span {
+            Some(span) => span.container().values(),
+            None => self.deref().len(),
+        }
+    }
+
     /// Passes each member to `take`, in order. A container that is still text stays text. If a name is repeated, its last
     /// value counts.
     pub fn look_over<'l>(&'l self, mut take: impl FnMut(&str, Shown<'l>)) {

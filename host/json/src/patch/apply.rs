@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Operation;
-use super::measure::measure;
+use super::measure::{Size, measure};
 use crate::document::{Account, ArrayIndex, Json, Level, Object, Pointer, array_index, room};
 
 /// Limits on what a patch may cost.
@@ -151,8 +151,7 @@ impl Applier {
                 }
                 let value = self.remove(document, from)?;
                 if path.tokens().count() > from.tokens().count() {
-                    let (size, visited) = measure(&value);
-                    self.step(visited)?;
+                    let size = self.measure(&value)?;
                     self.check_depth(path, size.depth)?;
                 }
                 self.add(document, path, value)
@@ -184,9 +183,16 @@ impl Applier {
         }
     }
 
-    fn put_in(&mut self, path: &Pointer, value: &Json) -> Result<(), ApplyErrorKind> {
-        let (size, visited) = measure(value);
+    /// Measures a value, in a step for each value inside.
+    fn measure(&mut self, value: &Json) -> Result<Size, ApplyErrorKind> {
+        let left = self.limits.max_steps.saturating_sub(self.steps);
+        let (size, visited) = measure(value, left);
         self.step(visited)?;
+        Ok(size)
+    }
+
+    fn put_in(&mut self, path: &Pointer, value: &Json) -> Result<(), ApplyErrorKind> {
+        let size = self.measure(value)?;
         self.check_depth(path, size.depth)?;
         self.nodes = self.nodes.saturating_add(size.nodes);
         self.bytes = self.bytes.saturating_add(size.bytes);
@@ -207,8 +213,9 @@ impl Applier {
     fn count_comparison(&mut self, found: &Json, expected: &Json) -> Result<(), ApplyErrorKind> {
         if matches!(expected, Json::Number(_) | Json::Array(_) | Json::Object(_)) {
             // Numbers are compared digit by digit, and a number can have a million digits.
-            for (size, visited) in [measure(found), measure(expected)] {
-                self.step(visited.saturating_add(size.bytes / 16))?;
+            for value in [found, expected] {
+                let size = self.measure(value)?;
+                self.step(size.bytes / 16)?;
             }
         }
         Ok(())

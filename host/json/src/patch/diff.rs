@@ -49,7 +49,8 @@ pub fn diff(original: &Json, target: &Json) -> Vec<Operation> {
     differ.operations
 }
 
-/// Like [`diff`], but gives up when it would look at more than about `most_values` values.
+/// Like [`diff`], but gives up when it would look at more than about `most_values` values. The values in the operations
+/// count, too.
 #[must_use]
 pub fn diff_within(original: &Json, target: &Json, most_values: usize) -> Option<Vec<Operation>> {
     let mut differ = Differ {
@@ -76,7 +77,11 @@ impl<'d> Differ<'d> {
             return;
         }
         match (before, after) {
-            (Json::Object(before), Json::Object(members)) => self.object(before, members, after),
+            (Json::Object(before), Json::Object(members)) => {
+                if self.fingerprints.spend(before.width() + members.width()) {
+                    self.object(before, members, after);
+                }
+            }
             (Json::Array(before), Json::Array(elements)) => self.array(before, elements, after),
             (Json::Text(before), Json::Text(text)) if before == text => {}
             _ => self.replace(after),
@@ -84,9 +89,6 @@ impl<'d> Differ<'d> {
     }
 
     fn object(&mut self, before: &'d Object, after: &'d Object, whole: &Json) {
-        if !self.fingerprints.spend(before.len() + after.len()) {
-            return;
-        }
         let removed = before
             .keys()
             .filter(|name| !after.contains_key(&***name))
@@ -172,6 +174,7 @@ impl<'d> Differ<'d> {
     }
 
     fn add(&mut self, value: &Json) {
+        self.fingerprints.spend_whole(value);
         let path = self.here();
         self.operations.push(Operation::Add {
             path,
@@ -180,6 +183,7 @@ impl<'d> Differ<'d> {
     }
 
     fn replace(&mut self, value: &Json) {
+        self.fingerprints.spend_whole(value);
         let path = self.here();
         self.operations.push(Operation::Replace {
             path,

@@ -19,27 +19,29 @@ pub(super) struct Size {
     pub(super) depth: u32,
 }
 
-/// Returns the size of `value`, and the number of values that were visited to measure it.
-pub(super) fn measure(value: &Json) -> (Size, usize) {
+/// Returns the size of `value`, and the number of values that were visited to measure it. Gives up when it would visit more
+/// than `most_visited` values; then the number is larger, and the size means nothing.
+pub(super) fn measure(value: &Json, most_visited: usize) -> (Size, usize) {
     let mut measure = Measure {
         known: HashMap::default(),
         visited: 0,
+        most_visited,
     };
     let size = measure.value(value);
     (size, measure.visited)
 }
 
-#[derive(Default)]
 struct Measure {
     known: HashMap<usize, Size, foldhash::fast::RandomState>,
     visited: usize,
+    most_visited: usize,
 }
 
 // === impl Measure ===
 
 impl Measure {
     fn value(&mut self, value: &Json) -> Size {
-        self.visited += 1;
+        self.visited = self.visited.saturating_add(1);
         match value {
             Json::Null | Json::Bool(_) => Size {
                 nodes: 1,
@@ -56,30 +58,40 @@ impl Measure {
                 bytes: text.len() + 2,
                 depth: 0,
             },
-            Json::Array(elements) => self.container(elements, |measure, elements| {
-                elements.iter().fold(Size::default(), |sum, element| {
-                    sum.plus(measure.value(element))
+            Json::Array(elements) => {
+                self.container(elements, elements.len(), |measure, elements| {
+                    elements.iter().fold(Size::default(), |sum, element| {
+                        sum.plus(measure.value(element))
+                    })
                 })
-            }),
-            Json::Object(members) => self.container(members, |measure, members| {
-                members.iter().fold(Size::default(), |sum, (name, value)| {
-                    let mut size = measure.value(value);
-                    size.bytes = size.bytes.saturating_add(name.len() + 3);
-                    sum.plus(size)
+            }
+            Json::Object(members) => {
+                self.container(members, members.width(), |measure, members| {
+                    members.iter().fold(Size::default(), |sum, (name, value)| {
+                        let mut size = measure.value(value);
+                        size.bytes = size.bytes.saturating_add(name.len() + 3);
+                        sum.plus(size)
+                    })
                 })
-            }),
+            }
         }
     }
 
     fn container<C>(
         &mut self,
         container: &Arc<C>,
+        width: usize,
         content: impl FnOnce(&mut Self, &C) -> Size,
     ) -> Size {
         // A container with a single owner cannot occur twice.
         let key = (Arc::strong_count(container) > 1).then(|| Arc::as_ptr(container).addr());
         if let Some(size) = key.and_then(|key| self.known.get(&key)) {
             return *size;
+        }
+        // Each value inside is visited. Looking at them builds them.
+        if self.visited.saturating_add(width) > self.most_visited {
+            self.visited = usize::MAX;
+            return Size::default();
         }
         let content = content(self, container);
         let size = Size {
@@ -116,7 +128,7 @@ mod tests {
         for _ in 0..100 {
             value = Json::from(vec![value.clone(), value]);
         }
-        let (size, visited) = measure(&value);
+        let (size, visited) = measure(&value, usize::MAX);
         assert_eq!(
             (size.nodes, size.bytes, size.depth),
             (usize::MAX, usize::MAX, 101)
@@ -125,10 +137,23 @@ mod tests {
     }
 
     #[test]
+    fn gives_up_before_it_looks_at_too_much() {
+        let value = Json::from(serde_json::json!([["a", "b"], {"c": [1, 2, 3]}]));
+        let (size, visited) = measure(&value, 10);
+        assert_eq!((size.nodes, visited), (9, 9));
+        for most_visited in 0..9 {
+            assert!(
+                measure(&value, most_visited).1 > most_visited,
+                "{most_visited}"
+            );
+        }
+    }
+
+    #[test]
     fn size_is_close_to_text_size() {
         let value =
             Json::from(serde_json::json!({"name": "text", "list": ["a", "b", {}], "flag": true}));
-        let (size, visited) = measure(&value);
+        let (size, visited) = measure(&value, usize::MAX);
         assert_eq!((size.nodes, visited, size.depth), (7, 7, 3));
         assert!(
             size.bytes.abs_diff(value.to_text().len()) < 10,

@@ -17,8 +17,9 @@ use similar::algorithms::Algorithm;
 use similar::{DiffOp, capture_diff_slices};
 
 use super::Fingerprints;
+use super::fingerprint::own_bytes;
 use super::identity::{Identity, identity};
-use crate::document::{Json, Number, Object};
+use crate::document::{Json, Number};
 
 /// Up to this many elements in both arrays, the shortest edit is searched for without shortcuts. This takes some
 /// million comparisons of integers at worst. For larger arrays, `similar` limits its search as git does.
@@ -30,6 +31,9 @@ const SEARCH_STEPS: usize = 10_000_000;
 
 /// This many comparisons of integers cost as much as looking at one value.
 const COMPARISONS_PER_VALUE: usize = 100;
+
+/// Reading this many digits of a number costs as much as looking at one value.
+const DIGITS_PER_VALUE: usize = 32;
 
 /// Up to this many pairs of elements in a gap, each old element is compared with each new one.
 const SIMILARITY_PAIRS: usize = 1024;
@@ -87,9 +91,18 @@ fn are_same_things(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints) 
     let mut seen: HashSet<Identity<'_>, RandomState> = HashSet::default();
     old.len() == new.len()
         && old.iter().zip(new).all(|(old, new)| {
-            identity(old).is_some_and(|thing| identity(new) == Some(thing) && seen.insert(thing))
-                && fingerprints.spend(old.as_object().map_or(0, Object::len))
+            // Looking for an identity builds the element's members.
+            fingerprints.spend(width(old) + width(new))
+                && identity(old)
+                    .is_some_and(|thing| identity(new) == Some(thing) && seen.insert(thing))
         })
+}
+
+fn width(element: &Json) -> usize {
+    match element {
+        Json::Object(members) => members.width(),
+        _ => 0,
+    }
 }
 
 struct Alignment {
@@ -168,11 +181,7 @@ fn is_searchable(old: &[u32], new: &[u32]) -> bool {
 
 impl Alignment {
     /// Returns nothing if the budget is spent, or if the search would take too long.
-    fn new<'d>(
-        old: &'d [Json],
-        new: &'d [Json],
-        fingerprints: &mut Fingerprints,
-    ) -> Option<Self> {
+    fn new<'d>(old: &'d [Json], new: &'d [Json], fingerprints: &mut Fingerprints) -> Option<Self> {
         if !fingerprints.spend(old.len().saturating_mul(new.len()) / COMPARISONS_PER_VALUE) {
             return None;
         }
@@ -395,6 +404,9 @@ struct Occurrence {
 /// Whether the new element is more likely the changed old one than another thing: half of it is equal. Numbers that
 /// round to the same double count as the same number, with lost digits.
 fn similar(old: &Json, new: &Json, fingerprints: &mut Fingerprints) -> bool {
+    if !fingerprints.spend(1 + width(old).min(width(new))) {
+        return false;
+    }
     match (old, new) {
         (Json::Object(old), Json::Object(new)) => {
             let (small, large) = if old.len() <= new.len() {
@@ -429,14 +441,18 @@ fn similar(old: &Json, new: &Json, fingerprints: &mut Fingerprints) -> bool {
                 .count();
             head + tail > 0 && (head + tail) * 2 >= longer
         }
-        (Json::Number(old), Json::Number(new)) => rounds_alike(old, new),
+        (Json::Number(_), Json::Number(_)) => alike(old, new, fingerprints),
         _ => false,
     }
 }
 
 fn alike(old: &Json, new: &Json, fingerprints: &mut Fingerprints) -> bool {
     match (old, new) {
-        (Json::Number(old), Json::Number(new)) => rounds_alike(old, new),
+        (Json::Number(old_number), Json::Number(new_number)) => {
+            // Each digit of a long number is read.
+            fingerprints.spend(1 + (own_bytes(old) + own_bytes(new)) / DIGITS_PER_VALUE)
+                && rounds_alike(old_number, new_number)
+        }
         _ => old.is_same(new) || fingerprints.of(old) == fingerprints.of(new),
     }
 }

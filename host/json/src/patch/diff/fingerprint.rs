@@ -13,12 +13,24 @@ use crate::document::{Json, Number};
 /// The hasher is seeded per process. Numbering in alignment also compares values whose hashes are equal. All other
 /// callers take equal hashes for equal values.
 ///
-/// A budget can limit how many values are looked at. When it is spent, the hashes mean nothing.
+/// A budget can limit how many values are looked at. A long text counts as several. When the budget is spent, the hashes
+/// mean nothing, and everybody ends what they do.
 pub(in crate::patch) struct Fingerprints {
     state: RandomState,
     known: HashMap<usize, u64, RandomState>,
-    /// How many more values may be looked at.
-    left: usize,
+    /// How many more values may be looked at; `None` without a limit.
+    left: Option<usize>,
+}
+
+/// This many bytes of a text cost as much as looking at one value.
+const BYTES_PER_VALUE: usize = 256;
+
+/// The length of a text or of a number's digits.
+pub(super) fn own_bytes(value: &Json) -> usize {
+    match value {
+        Json::Text(text) | Json::Number(Number::Text(text)) => text.len(),
+        _ => 0,
+    }
 }
 
 // === impl Fingerprints ===
@@ -35,23 +47,33 @@ impl Fingerprints {
     /// Creates hashes of at most this many values.
     pub(super) fn within(most_values: usize) -> Self {
         Self {
-            left: most_values,
+            left: Some(most_values),
             ..Self::default()
         }
     }
 
     /// Takes a number of values from the budget. Returns false if it is spent.
     pub(super) fn spend(&mut self, values: usize) -> bool {
-        self.left = self.left.saturating_sub(values);
-        self.left > 0
+        self.left = self.left.map(|left| left.saturating_sub(values));
+        !self.are_spent()
+    }
+
+    /// Takes a value from the budget, with everything inside.
+    pub(super) fn spend_whole(&mut self, value: &Json) {
+        if let Some(left) = self.left {
+            self.spend(value.count_nodes(left));
+        }
     }
 
     pub(super) fn are_spent(&self) -> bool {
-        self.left == 0
+        self.left == Some(0)
     }
 
     /// Returns the hash of a value. The value has to outlive `self`.
     pub(in crate::patch) fn of(&mut self, value: &Json) -> u64 {
+        if !self.spend(1 + own_bytes(value) / BYTES_PER_VALUE) {
+            return 0;
+        }
         match value {
             Json::Null => self.state.hash_one(0_u8),
             Json::Bool(value) => self.state.hash_one((1_u8, value)),
@@ -62,7 +84,8 @@ impl Fingerprints {
                 if let Some(hash) = self.known.get(&address) {
                     return *hash;
                 }
-                if !self.spend(elements.len() + 1) {
+                // Looking at them builds them.
+                if !self.spend(elements.len()) {
                     return 0;
                 }
                 let mut hasher = self.state.build_hasher();
@@ -79,7 +102,7 @@ impl Fingerprints {
                 if let Some(hash) = self.known.get(&address) {
                     return *hash;
                 }
-                if !self.spend(members.len() + 1) {
+                if !self.spend(members.width()) {
                     return 0;
                 }
                 // The hash is a sum, because the order of members does not matter.
@@ -107,7 +130,7 @@ impl Default for Fingerprints {
         Self {
             state: RandomState::default(),
             known: HashMap::default(),
-            left: usize::MAX,
+            left: None,
         }
     }
 }

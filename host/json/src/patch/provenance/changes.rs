@@ -70,7 +70,10 @@ impl<'c> Changes<'c> {
             };
             // Nobody reads the document after the last operation.
             let is_last = index + 1 == operations.len();
-            let displaced = match displaced(&document, operation).filter(|_| is_last) {
+            let known = is_last
+                .then(|| displaced_by(operation, &document))
+                .flatten();
+            let displaced = match known {
                 Some(displaced) => displaced.cloned(),
                 None => match applier.operation(&mut document, operation) {
                     Ok(displaced) => displaced,
@@ -168,8 +171,9 @@ impl Recognition {
     }
 }
 
-/// Returns the value that an operation removes or replaces, if it is one that clearly applies.
-fn displaced<'d>(document: &'d Json, operation: &Operation) -> Option<Option<&'d Json>> {
+/// Returns the value that an operation removes or replaces, which is none for a new member. Returns nothing for an operation
+/// that has to be applied to find out, or that does not apply.
+fn displaced_by<'d>(operation: &Operation, document: &'d Json) -> Option<Option<&'d Json>> {
     let (container, token) = operation.path().split_last()?;
     let container = document.lookup(&container)?;
     match (operation, container) {
@@ -197,4 +201,45 @@ fn tokens(document: &Json, path: &Pointer) -> Option<Vec<Token>> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_operation_displaces_is_what_applying_it_displaces() {
+        let document = Json::from(serde_json::json!({
+            "a": {"b": [1, {"c": 2}], "": null}, "d": [], "e/f": "x", "0": "y",
+        }));
+        let mut known = 0;
+        for path in [
+            "", "/a", "/a/", "/a/b", "/a/b/0", "/a/b/1", "/a/b/1/c", "/a/b/1/x", "/a/b/2",
+            "/a/b/3", "/a/b/-", "/a/b/01", "/a/b/x", "/a/x", "/a/x/y", "/d/0", "/d/-", "/e~1f",
+            "/e~1f/x", "/0", "/x", "/x/y",
+        ] {
+            let path = || Pointer::parse(path).unwrap();
+            let value = Json::text("new");
+            for operation in [
+                Operation::Add {
+                    path: path(),
+                    value: value.clone(),
+                },
+                Operation::Replace {
+                    path: path(),
+                    value,
+                },
+                Operation::Remove { path: path() },
+            ] {
+                let Some(displaced) = displaced_by(&operation, &document) else {
+                    continue;
+                };
+                known += 1;
+                let mut changed = document.clone();
+                let applied = Applier::new(ApplyLimits::NONE).operation(&mut changed, &operation);
+                assert_eq!(applied.ok(), Some(displaced.cloned()), "{operation:?}");
+            }
+        }
+        assert_eq!(known, 25);
+    }
 }

@@ -181,6 +181,8 @@ impl ImageObserver for Counts {
 
 struct Verifier {
     bound: BoundImages,
+    /// Each session reads its files.
+    _folder: tempfile::TempDir,
     registry: String,
 }
 
@@ -224,9 +226,11 @@ impl Verifier {
         let bound = images
             .of(config.plugins[0].images.as_ref().unwrap())
             .unwrap();
-        // The file is read for each session.
-        std::mem::forget(folder);
-        Self { bound, registry }
+        Self {
+            bound,
+            _folder: folder,
+            registry,
+        }
     }
 
     fn question(&self, namespace: Option<&str>, image: &str) -> Question {

@@ -18,7 +18,6 @@ struct Rotating {
     server: TufServer,
     roots: Arc<TrustedRoots>,
     grant: Arc<Grant>,
-    _folder: tempfile::TempDir,
 }
 
 // === impl Rotating ===
@@ -70,6 +69,7 @@ impl Rotating {
         Self {
             verifier: Verifier {
                 bound,
+                _folder: folder,
                 registry: host,
             },
             registry,
@@ -78,7 +78,6 @@ impl Rotating {
             server,
             roots,
             grant,
-            _folder: folder,
         }
     }
 
