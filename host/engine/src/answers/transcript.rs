@@ -177,18 +177,19 @@ impl Question {
             _ => return None,
         };
         let document = document(subject, namespaces, *part).ok()?;
-        let is_same = |(at, told): (&Box<str>, &Option<Scalar>)| {
-            let value = match &document {
-                Some(document) => document.at(at).ok()?,
-                None => None,
-            };
-            Some(match (told, value) {
-                (Some(told), Some(value)) => told.is(value),
-                (told, value) => told.is_none() && value.is_none(),
-            })
-        };
         let mut both = pointers.iter().zip(told);
-        Some(pointers.len() == told.len() && both.all(|both| is_same(both) == Some(true)))
+        let are_same = both.all(|(at, told)| {
+            let value = match &document {
+                Some(document) => document.at(at),
+                None => Ok(None),
+            };
+            match (told, value) {
+                (Some(told), Ok(Some(value))) => told.is(value),
+                (None, Ok(None)) => true,
+                _ => false,
+            }
+        });
+        Some(are_same && pointers.len() == told.len())
     }
 
     fn bytes(&self) -> usize {

@@ -15,6 +15,7 @@ use crate::document::{Json, Number};
 ///
 /// A budget can limit how many values are looked at. A long text counts as several. When the budget is spent, the hashes
 /// mean nothing, and everybody ends what they do.
+#[derive(Default)]
 pub(in crate::patch) struct Fingerprints {
     state: RandomState,
     known: HashMap<usize, u64, RandomState>,
@@ -121,16 +122,6 @@ impl Fingerprints {
         match number {
             Number::Integer(integer) => (*integer, None),
             Number::Text(text) => (0, Some(text)),
-        }
-    }
-}
-
-impl Default for Fingerprints {
-    fn default() -> Self {
-        Self {
-            state: RandomState::default(),
-            known: HashMap::default(),
-            left: None,
         }
     }
 }
