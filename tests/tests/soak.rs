@@ -90,11 +90,11 @@ fn review(number: usize) -> Value {
         .build()
 }
 
-/// Creates a review of a Pod of a megabyte with many strings.
+/// Creates a review of a Pod of two megabytes. The host builds its annotations at once, because there are so many.
 fn large_review(number: usize) -> Value {
     let mut object = pod(&format!("web-{number}"));
-    let variable = |index: usize| json!({"name": format!("SETTING_{index}"), "value": format!("the value of setting {index}")});
-    object["spec"]["containers"][0]["env"] = (0..15_000).map(variable).collect();
+    let annotations = (0..150_000).map(|index| (format!("a{index}"), json!("")));
+    object["metadata"]["annotations"] = annotations.collect();
     Review::create(object).build()
 }
 

@@ -62,7 +62,7 @@ struct Round<'r> {
 
 /// The state of the chain after the mutators called so far.
 struct Chain {
-    /// Whether a change so far was more than [`Effort::SMALL`].
+    /// Whether a change so far was more than [`Effort::SMALL`], or had many operations.
     heavy: bool,
     request: Arc<AdmissionRequest>,
     original: Option<Json>,
@@ -450,7 +450,6 @@ impl Chain {
             metrics.conflict(turn.plugin.config.name.as_str(), earlier.as_str());
         }
         report.conflicts = conflicts;
-        self.heavy |= change.heavy;
         if change.is_whole && !self.keeps_versions {
             self.memory.clear();
         }
@@ -471,6 +470,7 @@ impl Chain {
     ) -> Vec<Conflict<usize>> {
         let is_last = turn.plugin.config.conflicts == Conflicts::Last;
         let many = change.operations.len() > HEAVY_OPERATIONS;
+        self.heavy |= change.heavy || many;
         // `conflicts: deny` copies the whole record.
         let heavy = change.heavy || many || (self.heavy && !is_last);
         blocking_if(heavy, || {
@@ -707,7 +707,7 @@ fn inline_if_small<T>(is_heavy: bool, mut work: impl FnMut(Effort) -> Option<T>)
 /// Whether applying and comparing this mutation is likely to take more than a millisecond.
 ///
 /// A whole object shares nothing with the one that it replaces, so it is compared in full. A merge patch copies what it
-/// changes, and its steps are not counted.
+/// changes, and its steps are not counted. The same goes for the way to a value that an operation reads.
 fn is_heavy(mutation: &Mutation, before: Option<&Json>) -> bool {
     let is_large = |json: &Json| json.count_nodes(HEAVY_NODES) >= HEAVY_NODES;
     match mutation {
@@ -717,11 +717,23 @@ fn is_heavy(mutation: &Mutation, before: Option<&Json>) -> bool {
                 *sum += value.count_nodes(HEAVY_NODES);
                 Some(*sum)
             });
-            operations.len() > HEAVY_OPERATIONS || counted.into_iter().any(|sum| sum >= HEAVY_NODES)
+            // Finding a value to read builds the containers on its way, and counts as a step for each.
+            let read = |operation: &Operation| !is_write(operation);
+            operations.len() > HEAVY_OPERATIONS
+                || counted.into_iter().any(|sum| sum >= HEAVY_NODES)
+                || (operations.iter().any(read) && before.is_some_and(is_large))
         }
         Mutation::MergePatch(json) | Mutation::Object(json) => {
             is_large(json) || before.is_some_and(is_large)
         }
+    }
+}
+
+/// Whether an operation reads nothing of the object. Applying it counts the containers that it changes.
+fn is_write(operation: &Operation) -> bool {
+    match operation {
+        Operation::Add { .. } | Operation::Replace { .. } | Operation::Remove { .. } => true,
+        Operation::Move { .. } | Operation::Copy { .. } | Operation::Test { .. } => false,
     }
 }
 
@@ -841,3 +853,6 @@ pub(super) async fn alone(
     let report = turn.report(&request, evaluated.called, evaluated.ended);
     Ok((report, verdict))
 }
+
+#[cfg(test)]
+mod tests;

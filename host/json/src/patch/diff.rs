@@ -82,7 +82,11 @@ impl<'d> Differ<'d> {
                     self.object(before, members, after);
                 }
             }
-            (Json::Array(before), Json::Array(elements)) => self.array(before, elements, after),
+            (Json::Array(before), Json::Array(elements)) => {
+                if self.fingerprints.spend(before.len() + elements.len()) {
+                    self.array(before, elements, after);
+                }
+            }
             (Json::Text(before), Json::Text(text)) if before == text => {}
             _ => self.replace(after),
         }
@@ -113,9 +117,6 @@ impl<'d> Differ<'d> {
     }
 
     fn array(&mut self, before: &'d [Json], after: &'d [Json], whole: &Json) {
-        if !self.fingerprints.spend(before.len() + after.len()) {
-            return;
-        }
         // At least this many elements change, whatever the alignment is. If that is too many already, no alignment is
         // needed.
         let at_least = before.len().abs_diff(after.len());

@@ -19,12 +19,12 @@ pub(super) struct Size {
     pub(super) depth: u32,
 }
 
-/// Returns the size of `value`, and the number of values that were visited to measure it. Gives up when it would visit more
-/// than `most_visited` values; then the number is larger, and the size means nothing.
+/// Returns the size of `value`, and the number of values that were visited to measure it. Gives up before it visits more than
+/// `most_visited` values; then the number is larger, and the size means nothing.
 pub(super) fn measure(value: &Json, most_visited: usize) -> (Size, usize) {
     let mut measure = Measure {
         known: HashMap::default(),
-        visited: 0,
+        visited: 1,
         most_visited,
     };
     let size = measure.value(value);
@@ -33,6 +33,7 @@ pub(super) fn measure(value: &Json, most_visited: usize) -> (Size, usize) {
 
 struct Measure {
     known: HashMap<usize, Size, foldhash::fast::RandomState>,
+    /// With those that are still to be visited in containers that were begun.
     visited: usize,
     most_visited: usize,
 }
@@ -41,7 +42,6 @@ struct Measure {
 
 impl Measure {
     fn value(&mut self, value: &Json) -> Size {
-        self.visited = self.visited.saturating_add(1);
         match value {
             Json::Null | Json::Bool(_) => Size {
                 nodes: 1,
@@ -88,9 +88,9 @@ impl Measure {
         if let Some(size) = key.and_then(|key| self.known.get(&key)) {
             return *size;
         }
-        // Each value inside is visited. Looking at them builds them.
-        if self.visited.saturating_add(width) > self.most_visited {
-            self.visited = usize::MAX;
+        // The values inside count before anybody looks at them, which builds them.
+        self.visited = self.visited.saturating_add(width);
+        if self.visited > self.most_visited {
             return Size::default();
         }
         let content = content(self, container);

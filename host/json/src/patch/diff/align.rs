@@ -80,7 +80,7 @@ pub(super) fn align(
     }
     let mut alignment = Alignment::new(old_middle, new_middle, fingerprints)?;
     alignment.append_tail(tail);
-    alignment.walk(old, new, &mut steps);
+    alignment.walk(old, new, fingerprints, &mut steps);
     Some(steps)
 }
 
@@ -182,7 +182,8 @@ fn is_searchable(old: &[u32], new: &[u32]) -> bool {
 impl Alignment {
     /// Returns nothing if the budget is spent, or if the search would take too long.
     fn new<'d>(old: &'d [Json], new: &'d [Json], fingerprints: &mut Fingerprints) -> Option<Self> {
-        if !fingerprints.spend(old.len().saturating_mul(new.len()) / COMPARISONS_PER_VALUE) {
+        let mean = usize::midpoint(old.len(), new.len());
+        if !fingerprints.spend(mean.saturating_mul(mean) / COMPARISONS_PER_VALUE) {
             return None;
         }
         let mut numbering = Numbering::default();
@@ -303,16 +304,25 @@ impl Alignment {
             .extend((old_middle..old_middle + tail).map(Some));
     }
 
-    fn walk(mut self, old_elements: &[Json], new_elements: &[Json], steps: &mut Vec<Step>) {
+    fn walk(
+        mut self,
+        old_elements: &[Json],
+        new_elements: &[Json],
+        fingerprints: &mut Fingerprints,
+        steps: &mut Vec<Step>,
+    ) {
         let (old_end, new_end) = (self.old_partner.len(), self.new_partner.len());
         let (mut old, mut new) = (0, 0);
         let (old_exact, new_exact) = (
             std::mem::take(&mut self.old_exact),
             std::mem::take(&mut self.new_exact),
         );
-        let equal = |old: usize, new: usize| match (old_exact.get(old), new_exact.get(new)) {
+        let mut equal = |old: usize, new: usize| match (old_exact.get(old), new_exact.get(new)) {
             (Some(old), Some(new)) => old == new,
-            _ => old_elements[old] == new_elements[new],
+            _ => {
+                let (old, new) = (&old_elements[old], &new_elements[new]);
+                fingerprints.spend_whole(old) && old == new
+            }
         };
         while old < old_end || new < new_end {
             if old < old_end && new < new_end && equal(old, new) {

@@ -59,10 +59,11 @@ impl Fingerprints {
         !self.are_spent()
     }
 
-    /// Takes a value from the budget, with everything inside.
-    pub(super) fn spend_whole(&mut self, value: &Json) {
-        if let Some(left) = self.left {
-            self.spend(value.count_nodes(left));
+    /// Takes a value from the budget, with everything inside. Returns false if the budget is spent.
+    pub(super) fn spend_whole(&mut self, value: &Json) -> bool {
+        match self.left {
+            Some(left) => self.spend(value.count_nodes(left)),
+            None => true,
         }
     }
 
