@@ -4,7 +4,7 @@
 //! The test uses nothing from this repository. The SDK comes with the binary, and the build dependencies come from the
 //! language's own registry. A language whose tools are not installed is skipped and reported as skipped.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -25,32 +25,98 @@ struct Ran {
     said: String,
 }
 
+/// Tools that builds find before those that are installed.
+#[derive(Default)]
+struct Tools {
+    programs: Option<PathBuf>,
+    libraries: Vec<PathBuf>,
+}
+
+// === impl Tools ===
+
+impl Tools {
+    /// Zig, if C is built with it.
+    fn usual() -> Self {
+        Self {
+            programs: toolchain("zig").map(|folder| folder.join("bin")),
+            ..Self::default()
+        }
+    }
+
+    /// Debian's clang, if it is there and works.
+    fn clang() -> Option<Self> {
+        let folder = toolchain("clang")?.join("usr");
+        let libraries = [
+            "lib/x86_64-linux-gnu",
+            "lib/aarch64-linux-gnu",
+            "lib/llvm-19/lib",
+        ];
+        let tools = Self {
+            programs: Some(folder.join("bin")),
+            libraries: libraries.map(|library| folder.join(library)).into(),
+        };
+        let mut clang = Command::new(folder.join("bin/clang-19"));
+        let output = tools.give_to(clang.arg("--version")).output();
+        output
+            .is_ok_and(|output| output.status.success())
+            .then_some(tools)
+    }
+
+    fn is_clang(&self) -> bool {
+        !self.libraries.is_empty()
+    }
+
+    fn give_to<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let programs = self.programs.clone().into_iter();
+        let path = std::env::join_paths(programs.chain(std::env::split_paths(&path)));
+        command.env("PATH", path.expect("the folders have no colons"));
+        if self.is_clang() {
+            let libraries = std::env::join_paths(&self.libraries);
+            command.env(
+                "LD_LIBRARY_PATH",
+                libraries.expect("the folders have no colons"),
+            );
+        }
+        command
+    }
+}
+
+fn target() -> PathBuf {
+    let profile = profile_directory();
+    let target = profile.parent();
+    target
+        .expect("a profile's folder lies in the target folder")
+        .to_owned()
+}
+
+/// The folder of a toolchain, where the scripts in `languages` put it.
+fn toolchain(name: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(target().join("toolchains")).ok()?;
+    let mut folders = entries.filter_map(Result::ok).map(|entry| entry.path());
+    folders.find(|path| {
+        let file = path.file_name().unwrap_or_default();
+        file.to_string_lossy().starts_with(name)
+    })
+}
+
 /// Runs the binary. Prints the command, its output and its duration, as an author sees them.
 fn run(folder: &Path, arguments: &[&str]) -> Ran {
-    let target = profile_directory()
-        .parent()
-        .expect("a profile's folder lies in the target folder")
-        .to_owned();
-    // Zig, at the place where `languages/c/install` puts it.
-    let toolchains = std::fs::read_dir(target.join("toolchains"));
-    let installed = toolchains.into_iter().flatten().filter_map(Result::ok);
-    let zig = installed
-        .map(|entry| entry.path())
-        .find(|path| path.to_string_lossy().contains("zig"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(
-        zig.map(|zig| zig.join("bin"))
-            .into_iter()
-            .filter(|_| arguments.first() == Some(&"build"))
-            .chain(std::env::split_paths(&path)),
-    );
+    let tools = match arguments.first() {
+        Some(&"build") => Tools::usual(),
+        _ => Tools::default(),
+    };
+    run_with(&tools, folder, arguments)
+}
+
+fn run_with(tools: &Tools, folder: &Path, arguments: &[&str]) -> Ran {
     let began = Instant::now();
-    let output = Command::new(tollgate())
+    let output = tools
+        .give_to(&mut Command::new(tollgate()))
         .args(arguments)
         .current_dir(folder)
-        .env("PATH", path.expect("the folders have no colons"))
         // Builds are kept, so that not every test run repeats them.
-        .env("CARGO_TARGET_DIR", target.join("authors"))
+        .env("CARGO_TARGET_DIR", target().join("authors"))
         .env_remove("VIRTUAL_ENV")
         .output()
         .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
@@ -109,6 +175,10 @@ fn assert_types_are_checked(project: &Path) {
 }
 
 async fn first_day(language: &str) {
+    first_day_with(&Tools::usual(), language).await;
+}
+
+async fn first_day_with(tools: &Tools, language: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
     run(folder.path(), &["new", "house-rules", "--lang", language])
         .assert(&["house-rules/policy.test.yaml", "house-rules/sdk"]);
@@ -118,7 +188,7 @@ async fn first_day(language: &str) {
         let lock = std::fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"));
         lock.expect("the lock file can be copied");
     }
-    let built = run(&project, &["build"]);
+    let built = run_with(tools, &project, &["build"]);
     if built.code == Some(2) && built.said.contains(NOT_INSTALLED) {
         left_out(&format!("{language}, from an empty folder: {}", built.said));
         return;
@@ -131,6 +201,9 @@ async fn first_day(language: &str) {
         "resources=pods,pods/ephemeralcontainers",
     ]);
     assert!(!built.said.contains("wasi"), "{}", built.said);
+    if tools.is_clang() {
+        built.assert(&["$ clang-19 ", "-fuse-ld=/"]);
+    }
     if language == "ts" {
         built.assert(&["tsc --noEmit"]);
         assert_types_are_checked(&project);
@@ -275,4 +348,15 @@ async fn python() {
 #[tokio::test]
 async fn c() {
     first_day("c").await;
+}
+
+#[tokio::test]
+async fn c_with_clang_of_debian() {
+    let Some(clang) = Tools::clang() else {
+        left_out(
+            "C with clang, from an empty folder: clang is not in target/toolchains, or does not run",
+        );
+        return;
+    };
+    first_day_with(&clang, "c").await;
 }

@@ -68,12 +68,14 @@ impl Language for C {
         let flags = Flags::read(&folder.join(FLAGS))?;
         let file = scratch.join("module.wasm");
         let tool = match compiler(folder)? {
-            Compiler::Clang(version) => Tool::new(format!("clang{version}"), folder, INSTALL)
-                .args(&flags.all)
-                .args([
-                    format!("-fuse-ld=wasm-ld{version}").as_str(),
-                    "-Wl,--stack-first",
-                ]),
+            Compiler::Clang(version, linker) => {
+                Tool::new(format!("clang{version}"), folder, INSTALL)
+                    .args(&flags.all)
+                    .args([
+                        format!("-fuse-ld={}", linker.display()).as_str(),
+                        "-Wl,--stack-first",
+                    ])
+            }
             Compiler::Zig(program, arguments) => Tool::new(program, folder, INSTALL)
                 .args(arguments)
                 .args(["cc", "-target", "wasm32-freestanding"])
@@ -103,8 +105,8 @@ struct Flags {
 }
 
 enum Compiler {
-    /// Clang, with the suffix of its name.
-    Clang(&'static str),
+    /// Clang, with the suffix of its name and the path of its linker. For WebAssembly, clang refuses the name of a linker.
+    Clang(&'static str, PathBuf),
     /// Zig, with the program and its first arguments.
     Zig(&'static str, &'static [&'static str]),
 }
@@ -137,11 +139,12 @@ fn compiler(folder: &Path) -> anyhow::Result<Compiler> {
     let runs = |program: &str, arguments: &[&str]| {
         Tool::new(program, folder, INSTALL).args(arguments).works()
     };
+    let linker_runs = |file: &Path| Tool::new(file, folder, INSTALL).args(["--version"]).works();
     for version in CLANG_VERSIONS {
         if runs(&format!("clang{version}"), &["--version"])
-            && runs(&format!("wasm-ld{version}"), &["--version"])
+            && let Some(linker) = program(&format!("wasm-ld{version}"), linker_runs)
         {
-            return Ok(Compiler::Clang(version));
+            return Ok(Compiler::Clang(version, linker));
         }
     }
     if runs("zig", &["version"]) {
@@ -151,6 +154,14 @@ fn compiler(folder: &Path) -> anyhow::Result<Compiler> {
         return Ok(Compiler::Zig("python3", &["-m", "ziglang"]));
     }
     bail!("found no C compiler for WebAssembly: {INSTALL}")
+}
+
+/// Returns the path of a program that can be run.
+fn program(name: &str, runs: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let files = std::env::split_paths(&path).map(|folder| folder.join(name));
+    let mut files = files.filter_map(|file| std::path::absolute(file).ok());
+    files.find(|file| file.is_file() && runs(file))
 }
 
 /// Lists the author's C files: those directly in the folder.
