@@ -356,9 +356,8 @@ impl Scalar {
     fn is(&self, value: &Json) -> bool {
         match (self, value) {
             // An empty box points nowhere, which is slow to compare: see `Pattern::matches`.
-            (Self::Text(own), Json::Text(text)) => {
-                own.is_empty() == text.is_empty() && (own.is_empty() || **own == **text)
-            }
+            (Self::Text(own), Json::Text(text)) if own.is_empty() => text.is_empty(),
+            (Self::Text(own), Json::Text(text)) => **own == **text,
             (_, Json::Text(_)) => false,
             _ => *self == Self::of(value),
         }

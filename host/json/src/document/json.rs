@@ -175,7 +175,7 @@ impl Json {
     }
 
     /// The positions of this container and of those inside among the containers of its text, if it is still text.
-    pub(super) fn unbuilt_range(&self) -> Option<Range<u32>> {
+    pub(crate) fn unbuilt_range(&self) -> Option<Range<u32>> {
         match self {
             Self::Array(elements) => elements.unbuilt_range(),
             Self::Object(members) => members.unbuilt_range(),

@@ -120,7 +120,10 @@ impl Size {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::document::{Account, index_within};
 
     #[test]
     fn counts_shared_content_per_occurrence_but_visits_it_once() {
@@ -147,6 +150,24 @@ mod tests {
                 "{most_visited}"
             );
         }
+    }
+
+    #[test]
+    fn values_that_wait_on_outer_levels_count() {
+        let text = (0..100).fold("[]".to_owned(), |inner, _| {
+            format!("[{inner}{}]", ",0".repeat(999))
+        });
+        let deep = index_within(&Bytes::from(text), 200, &Account::unlimited()).unwrap();
+        let (_, visited) = measure(&deep, 10_000);
+        assert!((10_001..=11_001).contains(&visited), "{visited}");
+        // The level that would have exceeded the limit is still text, and so is all below.
+        let mut level = &deep;
+        for _ in 0..9 {
+            level = &level.as_array().unwrap()[0];
+        }
+        assert!(level.unbuilt_range().is_some());
+        let (size, visited) = measure(&deep, usize::MAX);
+        assert_eq!((size.nodes, visited), (100_001, 100_001));
     }
 
     #[test]
