@@ -38,14 +38,11 @@ pub(super) struct Container {
 pub(super) struct Open {
     pub(super) container: u32,
     pub(super) values: u32,
-    pub(super) is_object: bool,
-    /// Whether something is written as the host would not write it, here or inside.
-    pub(super) is_loose: bool,
+    /// The closing bracket.
+    pub(super) close: u8,
 }
 
 const LOOSE: u32 = 1 << 31;
-/// Set while the container inside has not ended.
-const OBJECT: u32 = 1 << 30;
 
 /// One container of an index. It keeps the whole text in memory.
 pub struct Span {
@@ -117,28 +114,36 @@ impl Container {
     /// Creates a container that has not ended. Until it ends, it keeps what is known of the one around it.
     #[inline(always)]
     pub(super) fn begin(start: u32, outer: Open) -> Self {
-        let loose = if outer.is_loose { LOOSE } else { 0 };
-        let object = if outer.is_object { OBJECT } else { 0 };
         Self {
             start,
             end: outer.container,
             next: outer.values,
-            content: loose | object,
+            content: u32::from(outer.close),
         }
     }
 
-    /// Sets what is known at the end of the container. Returns the one around it.
+    /// Creates a container that has ended. `last_loose` is the last place before the end at which something is written as
+    /// the host would not write it.
     #[inline(always)]
-    pub(super) fn end(&mut self, end: u32, next: u32, values: u32, is_loose: bool) -> Open {
+    pub(super) fn ended(start: u32, end: u32, next: u32, values: u32, last_loose: u32) -> Self {
+        let is_loose = last_loose > start;
+        Self {
+            start,
+            end,
+            next,
+            content: values | if is_loose { LOOSE } else { 0 },
+        }
+    }
+
+    /// Ends the container, as [`Self::ended`] does. Returns the one around it.
+    #[inline(always)]
+    pub(super) fn end(&mut self, end: u32, next: u32, values: u32, last_loose: u32) -> Open {
         let outer = Open {
             container: self.end,
             values: self.next,
-            is_object: self.content & OBJECT != 0,
-            is_loose: self.content & LOOSE != 0,
+            close: self.content as u8,
         };
-        self.end = end;
-        self.next = next;
-        self.content = values | if is_loose { LOOSE } else { 0 };
+        *self = Self::ended(self.start, end, next, values, last_loose);
         outer
     }
 

@@ -36,8 +36,10 @@ pub fn index_within(text: &Bytes, max_depth: u32, account: &Account) -> Result<J
                 true => Json::Object(Arc::new(Level::unbuilt(&index, 0))),
                 false => Json::Array(Arc::new(Level::unbuilt(&index, 0))),
             };
-            let wide: Vec<u32> = index.wider_than(MOST_LATER_VALUES).collect();
-            build_around(&document, &wide);
+            if pass.is_wide {
+                let wide: Vec<u32> = index.wider_than(MOST_LATER_VALUES).collect();
+                build_around(&document, &wide);
+            }
             Ok(document)
         }
         Err(refused) => {
@@ -88,8 +90,10 @@ struct Pass<'t> {
     containers: Vec<Container>,
     /// Memory of everything when it is built.
     bytes: u64,
-    /// Whether something was written as the host would not write it, since the last time that somebody asked.
-    is_loose: bool,
+    /// The last place at which something is written as the host would not write it.
+    last_loose: u32,
+    /// Whether a container has so many values that it is built at once.
+    is_wide: bool,
     window: Window,
     meter: Meter<'t>,
 }
@@ -103,7 +107,8 @@ impl<'t> Pass<'t> {
             max_depth,
             containers: Vec::new(),
             bytes: 0,
-            is_loose: false,
+            last_loose: 0,
+            is_wide: false,
             window: Window::NONE,
             meter: Meter::new(account),
         }
@@ -133,24 +138,37 @@ impl<'t> Pass<'t> {
                         if depth == self.max_depth {
                             return Err(Refused::Unclear);
                         }
-                        depth += 1;
+                        let start = at;
                         let is_object = first == b'{';
-                        here = self.open(here, at, is_object)?;
                         at += 1;
                         // The closing bracket is two after the opening one in ASCII.
+                        let close = first + 2;
                         let mut after = byte(text, at);
                         if after <= b' ' {
                             at = self.space(at);
                             after = byte(text, at);
                         }
-                        if after != first + 2 {
+                        let mut values = 0;
+                        if after != close {
+                            let mut then = Next::Value;
                             if is_object {
-                                (at, next) = self.members(at, &mut here.values)?;
+                                (at, then) = self.members(at, &mut values)?;
                             }
-                            continue;
+                            if then == Next::Value || byte(text, at) != close {
+                                depth += 1;
+                                here = self.open(here, start, close, values)?;
+                                next = then;
+                                continue;
+                            }
+                            values += 1;
                         }
-                        // An empty container ends below, and there it is counted in the one around it.
-                        here.values = u32::MAX;
+                        // Nothing is inside but strings, or nothing at all.
+                        at += 1;
+                        self.add(start, at, close, values)?;
+                        all_values += values;
+                        if depth == 0 {
+                            break 'value;
+                        }
                     }
                     b' ' | b'\t' | b'\n' | b'\r' => {
                         at = self.space(at);
@@ -169,24 +187,24 @@ impl<'t> Pass<'t> {
                 }
                 at += 1;
                 if after == b',' {
-                    if here.is_object {
+                    if here.close == b'}' {
                         (at, next) = self.members(at, &mut here.values)?;
                     }
                     continue 'value;
                 }
-                if after != if here.is_object { b'}' } else { b']' } {
+                if after != here.close {
                     return Err(Refused::Unclear);
                 }
                 all_values += here.values;
-                if all_values >= MAX_VALUES {
-                    return Err(Refused::Unclear);
-                }
                 here = self.close(here, at);
                 depth -= 1;
                 if depth == 0 {
                     break 'value;
                 }
             }
+        }
+        if all_values >= MAX_VALUES {
+            return Err(Refused::Unclear);
         }
         if self.space(at) != text.len() {
             return Err(Refused::Unclear);
@@ -203,36 +221,53 @@ impl<'t> Pass<'t> {
 
     /// Begins a container inside of `outer`.
     #[inline(always)]
-    fn open(&mut self, mut outer: Open, at: usize, is_object: bool) -> Result<Open, Refused> {
-        outer.is_loose |= std::mem::take(&mut self.is_loose);
-        let count = self.containers.len();
-        if count == self.containers.capacity() {
-            self.reserve(2 * count)?;
-        }
-        self.containers.push(Container::begin(at as u32, outer));
+    fn open(&mut self, outer: Open, at: usize, close: u8, values: u32) -> Result<Open, Refused> {
+        let container = self.push(Container::begin(at as u32, outer))?;
         Ok(Open {
-            container: count as u32,
-            values: 0,
-            is_object,
-            is_loose: false,
+            container,
+            values,
+            close,
         })
     }
 
     /// Ends a container. Returns the one around it.
     #[inline(always)]
     fn close(&mut self, inner: Open, end: usize) -> Open {
-        let length = inner.values as usize;
-        self.bytes += if inner.is_object {
-            room::object_of(length)
-        } else {
-            room::array_of(length)
-        };
-        let is_loose = inner.is_loose | std::mem::take(&mut self.is_loose);
+        self.charge(inner.close, inner.values);
         let next = self.containers.len() as u32;
         let container = &mut self.containers[inner.container as usize];
-        let mut outer = container.end(end as u32, next, inner.values, is_loose);
-        outer.is_loose |= is_loose;
-        outer
+        container.end(end as u32, next, inner.values, self.last_loose)
+    }
+
+    /// Adds a container without any container inside.
+    #[inline(always)]
+    fn add(&mut self, start: usize, end: usize, close: u8, values: u32) -> Result<(), Refused> {
+        self.charge(close, values);
+        let next = self.containers.len() as u32 + 1;
+        let (start, end) = (start as u32, end as u32);
+        self.push(Container::ended(start, end, next, values, self.last_loose))?;
+        Ok(())
+    }
+
+    /// Charges for building a container with this closing bracket.
+    #[inline(always)]
+    fn charge(&mut self, close: u8, values: u32) {
+        let length = values as usize;
+        self.bytes += match close {
+            b'}' => room::object_of(length),
+            _ => room::array_of(length),
+        };
+        self.is_wide |= length > MOST_LATER_VALUES;
+    }
+
+    #[inline(always)]
+    fn push(&mut self, container: Container) -> Result<u32, Refused> {
+        let count = self.containers.len();
+        if count == self.containers.capacity() {
+            self.reserve(2 * count)?;
+        }
+        self.containers.push(container);
+        Ok(count as u32)
     }
 
     /// Reads members from the beginning of a name on: all whose values are strings, and the name of the next one. Returns the
@@ -243,34 +278,41 @@ impl<'t> Pass<'t> {
     #[inline(always)]
     fn members(&mut self, mut at: usize, values: &mut u32) -> Result<(usize, Next), Refused> {
         let text = self.text;
+        if byte(text, at) != b'"' {
+            return Ok((self.name(at)?, Next::Value));
+        }
         let mut bytes = 0;
         let mut count = 0;
+        let mut number = self.window.seek(at);
         let next = loop {
-            if byte(text, at) != b'"' {
+            let Some([start, end, value_start, value_end]) = self.window.four(number) else {
+                break None;
+            };
+            if start != at {
                 break None;
             }
-            let end = self.window.plain_end(text, at + 1);
-            let Some([b'"', b':', first]) = text.get(end..).and_then(|rest| rest.first_chunk())
-            else {
+            let Some([b'"', b':', first]) = three(text, end) else {
                 break None;
             };
             bytes += room::text(end - at - 1);
             at = end + 2;
-            if *first != b'"' {
+            number += 2;
+            if *first != b'"' || value_start != at {
                 break Some(Next::Value);
             }
-            let end = self.window.plain_end(text, at + 1);
-            let Some([b'"', after]) = text.get(end..).and_then(|rest| rest.first_chunk()) else {
+            let Some([b'"', after, then]) = three(text, value_end) else {
                 break Some(Next::Value);
             };
-            bytes += room::text(end - at - 1);
-            at = end + 1;
-            if *after != b',' {
+            bytes += room::text(value_end - at - 1);
+            at = value_end + 1;
+            number += 2;
+            if [*after, *then] != [b',', b'"'] {
                 break Some(Next::End);
             }
             count += 1;
             at += 1;
         };
+        self.window.go_on(number);
         *values = values.wrapping_add(count);
         self.bytes += bytes;
         match next {
@@ -318,7 +360,9 @@ impl<'t> Pass<'t> {
             let Some((length, is_usual)) = escape(&text[end..]) else {
                 return text.len();
             };
-            self.is_loose |= !is_usual;
+            if !is_usual {
+                self.last_loose = end as u32;
+            }
             end = self.window.plain_end(text, end + length);
         }
         if byte(text, end) != b'"' {
@@ -356,8 +400,8 @@ impl<'t> Pass<'t> {
     #[inline(never)]
     fn space(&mut self, mut at: usize) -> usize {
         while matches!(byte(self.text, at), b' ' | b'\t' | b'\n' | b'\r') {
+            self.last_loose = at as u32;
             at += 1;
-            self.is_loose = true;
         }
         at
     }
@@ -402,6 +446,12 @@ fn build_around(json: &Json, positions: &[u32]) {
 #[inline(always)]
 fn byte(text: &[u8], at: usize) -> u8 {
     text.get(at).copied().unwrap_or_default()
+}
+
+/// Returns the three bytes from this place on.
+#[inline(always)]
+fn three(text: &[u8], at: usize) -> Option<&[u8; 3]> {
+    text.get(at..)?.first_chunk()
 }
 
 /// Reads an escape. Returns its length, and whether [`Json::write`] would write it so.
