@@ -126,12 +126,13 @@ impl Container {
     /// the host would not write it.
     #[inline(always)]
     pub(super) fn ended(start: u32, end: u32, next: u32, values: u32, last_loose: u32) -> Self {
-        let is_loose = last_loose > start;
+        // The highest bit of the difference is set if the place is inside.
+        let loose = start.wrapping_sub(last_loose) & LOOSE;
         Self {
             start,
             end,
             next,
-            content: values | if is_loose { LOOSE } else { 0 },
+            content: values | loose,
         }
     }
 

@@ -257,7 +257,9 @@ impl<'t> Pass<'t> {
             b'}' => room::object_of(length),
             _ => room::array_of(length),
         };
-        self.is_wide |= length > MOST_LATER_VALUES;
+        if length > MOST_LATER_VALUES {
+            self.is_wide = true;
+        }
     }
 
     #[inline(always)]
@@ -451,7 +453,7 @@ fn byte(text: &[u8], at: usize) -> u8 {
 /// Returns the three bytes from this place on.
 #[inline(always)]
 fn three(text: &[u8], at: usize) -> Option<&[u8; 3]> {
-    text.get(at..)?.first_chunk()
+    text.get(at..at.wrapping_add(3))?.first_chunk()
 }
 
 /// Reads an escape. Returns its length, and whether [`Json::write`] would write it so.
