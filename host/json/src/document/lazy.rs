@@ -119,7 +119,7 @@ impl<'t> Pass<'t> {
     /// White space is rare, so it is only looked for where nothing else fits.
     fn document(&mut self) -> Result<bool, Refused> {
         let text = self.text;
-        self.reserve(text.len() / 128 + 16)?;
+        self.reserve(text.len() / 80 + 16)?;
         let mut at = self.space(0);
         let is_object = byte(text, at) == b'{';
         if !is_object && byte(text, at) != b'[' {

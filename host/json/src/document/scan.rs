@@ -203,13 +203,11 @@ use x86_64::{Avx2, Avx512, Sse2};
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use std::arch::x86_64::{
-        __m512i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x,
+        __m128i, __m256i, __m512i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128,
         _mm_set1_epi8, _mm256_cmpeq_epi8, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256,
-        _mm256_set_epi64x, _mm256_set1_epi8, _mm512_add_epi32, _mm512_castsi256_si512,
-        _mm512_castsi512_si128, _mm512_cmpeq_epi8_mask, _mm512_cmple_epu8_mask,
-        _mm512_cvtepu8_epi32, _mm512_inserti64x4, _mm512_maskz_compress_epi8,
-        _mm512_maskz_compress_epi64, _mm512_movepi8_mask, _mm512_set_epi64, _mm512_set1_epi8,
-        _mm512_set1_epi32,
+        _mm256_set1_epi8, _mm512_add_epi32, _mm512_castsi512_si128, _mm512_cmpeq_epi8_mask,
+        _mm512_cmple_epu8_mask, _mm512_cvtepu8_epi32, _mm512_maskz_compress_epi8,
+        _mm512_maskz_compress_epi64, _mm512_movepi8_mask, _mm512_set1_epi8, _mm512_set1_epi32,
     };
 
     use super::{Look, PART_BYTES, Places, Seen, look_at};
@@ -243,7 +241,7 @@ mod x86_64 {
         };
         let (parts, _) = bytes.as_chunks::<16>();
         for (index, part) in parts.iter().enumerate() {
-            let bytes = _mm_set_epi64x(word(part, 1), word(part, 0));
+            let bytes = vector_128(*part);
             let quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(QUOTE));
             let escapes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(ESCAPE));
             let controls = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(LAST_CONTROL)), bytes);
@@ -306,8 +304,7 @@ mod x86_64 {
         };
         let (parts, _) = bytes.as_chunks::<32>();
         for (index, part) in parts.iter().enumerate() {
-            let bytes =
-                _mm256_set_epi64x(word(part, 3), word(part, 2), word(part, 1), word(part, 0));
+            let bytes = vector_256(*part);
             let quotes = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(QUOTE));
             let escapes = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(ESCAPE));
             let lower = _mm256_min_epu8(bytes, _mm256_set1_epi8(LAST_CONTROL));
@@ -375,11 +372,7 @@ mod x86_64 {
     #[inline]
     #[target_feature(enable = "avx512bw,avx512vbmi2,popcnt")]
     fn look_with_avx512(part: &[u8; PART_BYTES]) -> Seen {
-        let half = |at| {
-            let part = &part[at..];
-            _mm256_set_epi64x(word(part, 3), word(part, 2), word(part, 1), word(part, 0))
-        };
-        let bytes = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(half(0)), half(32));
+        let bytes = vector_512(*part);
         let quotes = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(QUOTE));
         let escapes = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(ESCAPE));
         let controls = _mm512_cmple_epu8_mask(bytes, _mm512_set1_epi8(LAST_CONTROL));
@@ -389,43 +382,55 @@ mod x86_64 {
         }
     }
 
-    /// Removes the places of bits that are not set from a list of all places in a part.
+    /// The places in a part.
+    const ALL_PLACES: [u8; PART_BYTES] = {
+        let mut places = [0; PART_BYTES];
+        let mut place = 0;
+        while place < places.len() {
+            places[place] = place as u8;
+            place += 1;
+        }
+        places
+    };
+
+    /// Removes the places of bits that are not set from the list of all places.
     #[inline]
     #[target_feature(enable = "avx512bw,avx512vbmi2,popcnt")]
     fn write_down_with_avx512(bits: u64, start: u32, places: &mut Places, count: usize) -> usize {
-        let all = _mm512_set_epi64(
-            0x3f3e_3d3c_3b3a_3938,
-            0x3736_3534_3332_3130,
-            0x2f2e_2d2c_2b2a_2928,
-            0x2726_2524_2322_2120,
-            0x1f1e_1d1c_1b1a_1918,
-            0x1716_1514_1312_1110,
-            0x0f0e_0d0c_0b0a_0908,
-            0x0706_0504_0302_0100,
-        );
-        let mut inside = _mm512_maskz_compress_epi8(bits, all);
+        let mut inside = _mm512_maskz_compress_epi8(bits, vector_512(ALL_PLACES));
         let start = _mm512_set1_epi32(start.cast_signed());
         let new = bits.count_ones() as usize;
         let (batches, _) = places[count..].as_chunks_mut();
-        for batch in batches.iter_mut().take(new.div_ceil(16)) {
+        for (batch, before) in batches.iter_mut().zip((0..).step_by(16)) {
             let first = _mm512_cvtepu8_epi32(_mm512_castsi512_si128(inside));
-            *batch = lanes(_mm512_add_epi32(first, start));
+            *batch = integers(_mm512_add_epi32(first, start));
+            if new <= before + 16 {
+                break;
+            }
             inside = _mm512_maskz_compress_epi64(0b1111_1100, inside);
         }
         count + new
     }
 
-    #[inline(always)]
-    #[expect(unsafe_code, reason = "the standard library has no safe way")]
-    fn lanes(vector: __m512i) -> [u32; 16] {
-        // SAFETY: both have 512 bits, and all bits are allowed in both.
-        unsafe { std::mem::transmute(vector) }
+    /// Defines conversions between arrays of integers and vectors of the same size.
+    macro_rules! conversions {
+        ($($name:ident: $from:ty => $to:ty;)*) => {
+            $(
+                #[inline(always)]
+                #[expect(unsafe_code, reason = "the standard library has no safe way")]
+                fn $name(from: $from) -> $to {
+                    // SAFETY: all bits are allowed in both. The compiler checks that they have the same size.
+                    unsafe { std::mem::transmute(from) }
+                }
+            )*
+        };
     }
 
-    #[inline(always)]
-    fn word(part: &[u8], index: usize) -> i64 {
-        let (words, _) = part.as_chunks();
-        i64::from_le_bytes(words[index])
+    conversions! {
+        vector_128: [u8; 16] => __m128i;
+        vector_256: [u8; 32] => __m256i;
+        vector_512: [u8; 64] => __m512i;
+        integers: __m512i => [u32; 16];
     }
 }
 
