@@ -17,9 +17,6 @@ pub(super) const HEAD_BYTES: usize = 64 * 1024;
 /// Capacity of a buffer, as a multiple of the bytes that have arrived.
 const GROWTH: usize = 4;
 
-/// Capacity of a buffer that need not grow any more, as a multiple of the bytes that have arrived.
-const LAST_GROWTH: usize = 8;
-
 /// Smallest capacity of a buffer for a body that arrives in several pieces.
 const FIRST_BYTES: usize = 16 * 1024;
 
@@ -165,16 +162,11 @@ async fn covered_capacity(lease: &mut Lease, length: usize, most: usize) -> Opti
 }
 
 /// Capacity for a buffer that holds `length` bytes now and at most `most` at the end. The result is at most four times the
-/// bytes that have arrived, or 16 KiB if that is more. If `most` is at most eight times these bytes, the result is `most`.
-/// With less room, a body would be copied more often. A small body does not ask for more than the reserve for small bodies
-/// has.
+/// bytes that have arrived, or 16 KiB if that is more. With less room, a body would be copied more often. A small body does
+/// not ask for more than the reserve for small bodies has.
 fn grown(length: usize, most: usize) -> usize {
     const SMALL: usize = SMALL_BYTES as usize;
-    let growth = match length.saturating_mul(LAST_GROWTH) >= most {
-        true => LAST_GROWTH,
-        false => GROWTH,
-    };
-    let mut larger = length.saturating_mul(growth).max(FIRST_BYTES);
+    let mut larger = length.saturating_mul(GROWTH).max(FIRST_BYTES);
     if length <= SMALL {
         larger = larger.min(SMALL);
     }
@@ -257,19 +249,10 @@ mod tests {
         assert_eq!(grown(1, 100), 100);
         assert_eq!(grown(8_000, MIB), 32_000);
         assert_eq!(grown(100_000, MIB), 256 << 10);
-        assert_eq!(grown(300_000, 3 * MIB), 1_200_000);
+        assert_eq!(grown(300_000, 2 * MIB), 1_200_000);
         assert_eq!(grown(MIB, 40 * MIB), 4 * MIB);
         assert_eq!(grown(33 * MIB, 40 * MIB), 40 * MIB);
         assert_eq!(grown(usize::MAX, usize::MAX), usize::MAX);
-    }
-
-    #[test]
-    fn buffer_grows_to_the_announced_length_from_an_eighth_of_it_on() {
-        const MIB: usize = 1 << 20;
-        assert_eq!(grown(FIRST_BYTES, 93_000), 93_000);
-        assert_eq!(grown(300_000, 2 * MIB), 2 * MIB);
-        // The reserve for small bodies has no more.
-        assert_eq!(grown(200_000, MIB), 256 << 10);
     }
 
     #[tokio::test]

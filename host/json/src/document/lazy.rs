@@ -119,7 +119,8 @@ impl<'t> Pass<'t> {
     /// White space is rare, so it is only looked for where nothing else fits.
     fn document(&mut self) -> Result<bool, Refused> {
         let text = self.text;
-        self.reserve(text.len() / 80 + 16)?;
+        // Most reviews have one container in 80 bytes, or fewer.
+        self.reserve((text.len() / 80 + 16).min(MAX_VALUES as usize))?;
         let mut at = self.space(0);
         let is_object = byte(text, at) == b'{';
         if !is_object && byte(text, at) != b'[' {
@@ -266,7 +267,11 @@ impl<'t> Pass<'t> {
     fn push(&mut self, container: Container) -> Result<u32, Refused> {
         let count = self.containers.len();
         if count == self.containers.capacity() {
-            self.reserve(2 * count)?;
+            // Each container is a value.
+            if count >= MAX_VALUES as usize {
+                return Err(Refused::Unclear);
+            }
+            self.reserve((2 * count).min(MAX_VALUES as usize))?;
         }
         self.containers.push(container);
         Ok(count as u32)

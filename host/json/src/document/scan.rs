@@ -55,7 +55,7 @@ type Places = [u32; WINDOW_BYTES + PART_BYTES];
 /// Stands behind the last place of a window. No text has it.
 const NOWHERE: u32 = u32::MAX;
 const PART_BYTES: usize = 64;
-const WINDOW_BYTES: usize = 2_048;
+const WINDOW_BYTES: usize = 1_024;
 
 // === impl Window ===
 
@@ -118,7 +118,8 @@ impl Window {
         self.beyond_ascii |= look_over(part, at as u32, &mut self.places);
     }
 
-    /// Whether the scan found a byte that is not ASCII. It has scanned every byte of a string.
+    /// Whether the scan found a byte that is not ASCII. It has scanned every byte of a string, except those of escapes at
+    /// the end of a window. The pass has seen that these are ASCII.
     pub(super) fn has_seen_beyond_ascii(&self) -> bool {
         self.beyond_ascii
     }
@@ -327,6 +328,7 @@ mod x86_64 {
         pub(super) fn here() -> Option<Self> {
             let is_here = std::arch::is_x86_feature_detected!("avx512vbmi2")
                 && std::arch::is_x86_feature_detected!("avx512bw")
+                && std::arch::is_x86_feature_detected!("avx512f")
                 && std::arch::is_x86_feature_detected!("popcnt");
             is_here.then_some(Self(()))
         }
@@ -518,7 +520,9 @@ mod tests {
         fn check(how: impl Look) {
             let longest = WINDOW_BYTES;
             for length in (0..200).chain(longest - 130..=longest) {
-                let text: Vec<u8> = (0..length).map(|at| b"ab\"c\\\n"[at * at % 6]).collect();
+                let text: Vec<u8> = (0..length)
+                    .map(|at| b"ab\"c\\\n"[at * (at + 1) / 2 % 6])
+                    .collect();
                 for text in [text, vec![b'"'; length], vec![b'a'; length]] {
                     let mut places = [7; WINDOW_BYTES + PART_BYTES];
                     assert!(!look_at(how, &text, 5, &mut places));
