@@ -180,7 +180,7 @@ impl<'t> Pass<'t> {
             }
             next = Next::Value;
             loop {
-                here.values = here.values.wrapping_add(1);
+                here.values += 1;
                 let mut after = byte(text, at);
                 if !matches!(after, b',' | b'}' | b']') {
                     at = self.space(at);
@@ -320,7 +320,7 @@ impl<'t> Pass<'t> {
             at += 1;
         };
         self.window.go_on(number);
-        *values = values.wrapping_add(count);
+        *values += count;
         self.bytes += bytes;
         match next {
             Some(next) => Ok((at, next)),
@@ -511,4 +511,77 @@ fn number(text: &[u8]) -> Option<(usize, bool)> {
         end = digits(end + 1 + usize::from(is_signed))?;
     }
     Some((end, end == whole && !(is_negative && is_zero)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the pass over a text that it accepts. Returns the text of each container, and whether it is loose.
+    fn containers(text: &str) -> Vec<(&str, bool)> {
+        let account = Account::unlimited();
+        let mut pass = Pass::new(text.as_bytes(), 128, &account);
+        assert!(pass.document().is_ok(), "{text}");
+        let containers = pass.containers.iter();
+        let text_of =
+            |container: &Container| &text[container.start as usize..container.end as usize];
+        containers
+            .map(|container| (text_of(container), container.is_loose()))
+            .collect()
+    }
+
+    #[test]
+    fn containers_are_loose_if_something_inside_is() {
+        let text = r#" {"a":[1],"b":[ 2],"c":["\/"],"d":{"e":"f"},"g":[{}, 3],"h":{ },"i":{"j" :"k"},"l":[]} "#;
+        let loose = [
+            (&text[1..text.len() - 1], true),
+            ("[1]", false),
+            ("[ 2]", true),
+            (r#"["\/"]"#, true),
+            (r#"{"e":"f"}"#, false),
+            ("[{}, 3]", true),
+            ("{}", false),
+            ("{ }", true),
+            (r#"{"j" :"k"}"#, true),
+            ("[]", false),
+        ];
+        assert_eq!(containers(text), loose);
+        assert_eq!(containers(r#" {"a":"b"} "#), [(r#"{"a":"b"}"#, false)]);
+        assert_eq!(containers(r#"{"a":"b" }"#), [(r#"{"a":"b" }"#, true)]);
+    }
+
+    /// Objects of strings are read in another way than the others, as long as the window of the scan reaches.
+    #[test]
+    fn objects_at_the_end_of_a_window_are_found() {
+        let objects = r#"{"a":"b","cd":"ef"},{"g":"h"},{},{"i":[]},{"j":"k"}"#;
+        let expected = [
+            "{\"a\":\"b\",\"cd\":\"ef\"}",
+            "{\"g\":\"h\"}",
+            "{}",
+            "{\"i\":[]}",
+            "[]",
+            "{\"j\":\"k\"}",
+        ];
+        // The first window is dense, so that the places of a second one do not reach as far.
+        for dense in [0, 100, 250] {
+            for length in 900 - 3 * dense..1_100 - 3 * dense {
+                let dense = "\"\",".repeat(dense);
+                let text = format!("[{dense}\"{}\",{objects}]", "x".repeat(length));
+                let found: Vec<&str> = containers(&text)[1..]
+                    .iter()
+                    .map(|(text, _)| *text)
+                    .collect();
+                assert_eq!(found, expected, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn index_has_no_more_containers_than_a_document_may_have_values() {
+        let text = format!("[{}0]", "[0],".repeat(2_500_000));
+        let account = Account::unlimited();
+        let mut pass = Pass::new(text.as_bytes(), 128, &account);
+        assert!(matches!(pass.document(), Err(Refused::Unclear)));
+        assert!(pass.containers.capacity() <= MAX_VALUES as usize);
+    }
 }
