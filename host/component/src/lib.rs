@@ -5,12 +5,14 @@
 //! - `flatten` takes a plugin's component out of one that only adds traps.
 //! - `order` puts modules that come in a random order into one order.
 //! - `separate` takes the contents of memories out, so that plugins share code.
+//! - `lend` lets a component import its memories, so that plugins share compiled code.
 //! - `trim` removes what a plugin's exports cannot reach.
 //!
 //! All of them read bytes that nobody has checked.
 
 mod componentize;
 mod flatten;
+mod lend;
 mod order;
 mod outline;
 mod separate;
@@ -19,7 +21,8 @@ pub mod trim;
 
 pub use componentize::{ComponentizeError, componentize, exports, imports};
 pub use flatten::flattened;
+pub use lend::{Lent, lent, memory_import};
 pub use order::ordered;
-pub use separate::{Separated, SlotError, separate, slots};
+pub use separate::{Separated, Slot, SlotError, separate, slots};
 pub use shim::without_shim;
 pub use trim::{Missing, trim};

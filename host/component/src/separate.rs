@@ -19,8 +19,9 @@ use wasm_encoder::{
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
 use super::outline::own_payloads;
-use image::Memory;
-pub use slots::{SlotError, slots};
+pub(super) use image::Memory;
+pub(super) use slots::placeholder;
+pub use slots::{Slot, SlotError, slots};
 
 /// A component without the contents of its memories.
 #[derive(Debug)]
@@ -62,7 +63,8 @@ pub fn separate(component: &[u8]) -> Result<Separated, BinaryReaderError> {
     })
 }
 
-fn section<'c>(payload: &Payload<'_>, bytes: &'c [u8]) -> Option<(u8, &'c [u8])> {
+/// The number and the content of a section.
+pub(super) fn section<'c>(payload: &Payload<'_>, bytes: &'c [u8]) -> Option<(u8, &'c [u8])> {
     let (id, range) = payload.as_section()?;
     Some((id, bytes.get(range)?))
 }

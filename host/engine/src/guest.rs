@@ -6,11 +6,13 @@ use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::images::ImageVerifier;
+use tollgate_component::Lent;
 use tollgate_config::lookup::Lookups;
 use tollgate_config::{Access, Capability, Images, Limits, PluginName};
 use tollgate_lookups::Granted;
 use wasmparser::{Instance, Parser, Payload};
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::Module;
+use wasmtime::component::InstancePre;
 
 use super::access::{self, Grant};
 use super::answers::Answers;
@@ -18,10 +20,11 @@ use super::bindings::EveryPluginIndices;
 use super::bindings::types::{Mutation, Verdict};
 use super::export::Export;
 use super::images;
+use super::linkers::Parts;
 use super::lookups::{self, Bound, no_tables};
 use super::state::CallState;
 use super::{Engine, PER_COMPONENT, Runtime, Tier};
-use crate::Code;
+use crate::Compiled;
 
 /// A plugin that can be called.
 pub struct Guest {
@@ -48,6 +51,7 @@ pub struct Guest {
 /// The code of a plugin, linked for an engine. Calls that have begun keep theirs when other code takes its place.
 pub(super) struct Linked {
     pub(super) runtime: Arc<Runtime>,
+    parts: Parts,
     pub(super) instance: InstancePre<CallState>,
     pub(super) lifecycle: EveryPluginIndices,
     pub(super) mutate: Option<Export<(), (Mutation,)>>,
@@ -193,10 +197,11 @@ impl Interfaces {
 impl Linked {
     fn of(
         engine: &Engine,
-        component: &Component,
+        parts: Parts,
         interfaces: Interfaces,
         capabilities: &[Capability],
     ) -> Result<Self, GuestError> {
+        let component = &parts.component;
         let mismatch = |source: wasmtime::Error| GuestError::Mismatch {
             version: CONTRACT_VERSION,
             source,
@@ -204,7 +209,7 @@ impl Linked {
         let linker = engine
             .linker(capabilities.iter().copied())
             .map_err(mismatch)?;
-        let instance = linker.instantiate_pre(component).map_err(mismatch)?;
+        let instance = parts.link(&linker).map_err(mismatch)?;
         let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
         let mutate = interfaces
             .mutating
@@ -218,6 +223,7 @@ impl Linked {
             .map_err(mismatch)?;
         Ok(Self {
             runtime: engine.runtime.clone(),
+            parts,
             instance,
             lifecycle,
             mutate,
@@ -245,21 +251,42 @@ impl Guest {
     ) -> Result<Self, GuestError> {
         // The pool is laid out for the limits. Compiling a larger component would fail with an error in wasmtime's
         // words.
-        let needs = Needs::of(component);
-        fit(
-            "core instances",
-            needs.instances,
-            limits.instances,
-            "limits.instances",
-        )?;
-        fit(
-            "elements in a table",
-            needs.table_elements,
-            limits.table_elements,
-            "limits.tableElements",
-        )?;
+        Needs::of(component).fit(&limits)?;
         let component = engine.component(component).map_err(GuestError::Invalid)?;
-        Self::of(engine, name, &component, configured, capabilities, limits)
+        let parts = Parts {
+            component: Arc::new(component),
+            memories: Vec::new(),
+        };
+        Self::of(engine, name, parts, configured, capabilities, limits)
+    }
+
+    /// Compiles a component that imports its memories, and links it with them. The compiler can crash here, too.
+    ///
+    /// # Errors
+    /// As for [`Self::link`].
+    pub fn link_lent(
+        engine: &Engine,
+        name: PluginName,
+        lent: &Lent,
+        configured: ConfiguredBy,
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        let mut needs = Needs::of(&lent.component);
+        // The plugin did not ask for the instances of its memories.
+        let lent_instances = u32::try_from(lent.memories.len()).unwrap_or(u32::MAX);
+        needs.instances = needs.instances.saturating_sub(lent_instances);
+        needs.fit(&limits)?;
+        within((lent.memory_count, lent.table_count), &limits)?;
+        let compile = || {
+            let memories = lent.memories.iter().map(|memory| engine.memory(memory));
+            Ok(Parts {
+                component: Arc::new(engine.component(&lent.component)?),
+                memories: memories.collect::<wasmtime::Result<_>>()?,
+            })
+        };
+        let parts = compile().map_err(GuestError::Invalid)?;
+        Self::of(engine, name, parts, configured, capabilities, limits)
     }
 
     /// Links a component that was compiled in another process.
@@ -269,13 +296,13 @@ impl Guest {
     pub fn link_code(
         engine: &Engine,
         name: PluginName,
-        code: &Code,
+        code: &Compiled,
         configured: ConfiguredBy,
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
-        let component = engine.mapped(code).map_err(GuestError::Code)?;
-        Self::of(engine, name, &component, configured, capabilities, limits)
+        let parts = engine.mapped(code).map_err(GuestError::Code)?;
+        Self::of(engine, name, parts, configured, capabilities, limits)
     }
 
     /// Links a component from code that another process compiled for an engine with the same settings. Only for a
@@ -288,33 +315,28 @@ impl Guest {
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
         let component = engine.read_component(code).map_err(GuestError::Code)?;
+        let parts = Parts {
+            component: Arc::new(component),
+            memories: Vec::new(),
+        };
         let configured = ConfiguredBy::Snapshot;
-        Self::of(engine, name, &component, configured, capabilities, limits)
+        Self::of(engine, name, parts, configured, capabilities, limits)
     }
 
     fn of(
         engine: &Engine,
         name: PluginName,
-        component: &Component,
+        parts: Parts,
         configured: ConfiguredBy,
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
         let capabilities: Vec<Capability> = capabilities.into_iter().collect();
-        let interfaces = admit(engine, component, &capabilities)?;
+        let interfaces = admit(engine, &parts, &capabilities)?;
+        let component = &parts.component;
+        // wasmtime does not count for a component that imports modules: the child that compiled it has.
         if let Some(required) = component.resources_required() {
-            fit(
-                "memories",
-                required.num_memories,
-                limits.memories,
-                "limits.memories",
-            )?;
-            fit(
-                "tables",
-                required.num_tables,
-                limits.tables,
-                "limits.tables",
-            )?;
+            within((required.num_memories, required.num_tables), &limits)?;
         }
         let imports_wasi = component
             .component_type()
@@ -324,7 +346,7 @@ impl Guest {
         let tenant: Option<Arc<str>> = name.namespace().map(Arc::from);
         let has_access = capabilities.contains(&Capability::Access);
         let has_images = capabilities.contains(&Capability::Images);
-        let linked = Linked::of(engine, component, interfaces, &capabilities)?;
+        let linked = Linked::of(engine, parts, interfaces, &capabilities)?;
         Ok(Self {
             name,
             linked: Arc::new(ArcSwap::from_pointee(linked)),
@@ -407,9 +429,17 @@ impl Guest {
         self.lookups.granted()
     }
 
-    /// Serialises the compiled code, for an engine with the same settings.
-    pub fn code(&self) -> wasmtime::Result<Vec<u8>> {
-        self.linked.load().instance.component().serialize()
+    /// Serialises the parts of the compiled code, for an engine with the same settings. The component is the first.
+    pub fn code(&self) -> wasmtime::Result<Vec<Vec<u8>>> {
+        let linked = self.linked.load();
+        let Parts {
+            component,
+            memories,
+        } = &linked.parts;
+        let memories = memories.iter().map(Module::serialize);
+        std::iter::once(component.serialize())
+            .chain(memories)
+            .collect()
     }
 
     /// Whether the code is only there until the optimised code is ready.
@@ -422,9 +452,9 @@ impl Guest {
     ///
     /// # Errors
     /// When the code cannot be used.
-    pub fn finish(&self, engine: &Engine, code: &Code) -> Result<(), GuestError> {
-        let component = engine.mapped(code).map_err(GuestError::Code)?;
-        let linked = Linked::of(engine, &component, self.interfaces, &self.capabilities)?;
+    pub fn finish(&self, engine: &Engine, code: &Compiled) -> Result<(), GuestError> {
+        let parts = engine.mapped(code).map_err(GuestError::Code)?;
+        let linked = Linked::of(engine, parts, self.interfaces, &self.capabilities)?;
         self.linked.store(Arc::new(linked));
         Ok(())
     }
@@ -473,20 +503,38 @@ impl Needs {
         }
         needs
     }
+
+    fn fit(&self, limits: &Limits) -> Result<(), GuestError> {
+        fit(
+            "core instances",
+            self.instances,
+            limits.instances,
+            "limits.instances",
+        )?;
+        fit(
+            "elements in a table",
+            self.table_elements,
+            limits.table_elements,
+            "limits.tableElements",
+        )
+    }
 }
 
 /// Checks that every import exists and is granted, and that the required interfaces are exported.
 fn admit(
     engine: &Engine,
-    component: &Component,
+    parts: &Parts,
     capabilities: &[Capability],
 ) -> Result<Interfaces, GuestError> {
-    let kind = component.component_type();
+    let kind = parts.component.component_type();
     // A plugin that can ask what is granted can do without access, and without lookups.
     let asks_for_grants = kind
         .imports(engine.wasmtime())
         .any(|(name, _)| matches!(contract_interface(name), Some((access::GRANTS, _))));
     for (name, _) in kind.imports(engine.wasmtime()) {
+        if parts.has_memory(name) {
+            continue;
+        }
         let is_optional = matches!(
             contract_interface(name),
             Some((access::ACCESS | lookups::CLUSTER, _))
@@ -526,16 +574,20 @@ fn admit(
     if !interfaces.mutating && !interfaces.validating {
         return Err(GuestError::MissingExport(interface_name("validating")));
     }
-    if let Some(required) = component.resources_required() {
-        let largest = required.num_memories.max(required.num_tables);
-        if largest > PER_COMPONENT {
-            return Err(GuestError::TooManyParts {
-                largest,
-                limit: PER_COMPONENT,
-            });
-        }
-    }
     Ok(interfaces)
+}
+
+/// Checks the numbers of memories and tables that an instance of a component has.
+fn within((memories, tables): (u32, u32), limits: &Limits) -> Result<(), GuestError> {
+    let largest = memories.max(tables);
+    if largest > PER_COMPONENT {
+        return Err(GuestError::TooManyParts {
+            largest,
+            limit: PER_COMPONENT,
+        });
+    }
+    fit("memories", memories, limits.memories, "limits.memories")?;
+    fit("tables", tables, limits.tables, "limits.tables")
 }
 
 /// Checks that a component needs no more of a resource than its limit allows.

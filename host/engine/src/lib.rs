@@ -54,7 +54,7 @@ use tollgate_json::document::{Account, Room};
 use tollgate_lookups::Tables;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{
-    Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
+    Config, Enabled, InstanceAllocationStrategy, Module, OptLevel, PoolingAllocationConfig,
     RegallocAlgorithm, Strategy,
 };
 
@@ -69,11 +69,11 @@ pub use offload::Offload;
 pub use reads::{Read, ReadDocument, Reads};
 pub use secrecy::{Secrecy, WITHHELD, goes_by_content, is_content};
 pub use state::{CallState, Subject};
-pub use store::{Code, Key, Store, Writing};
+pub use store::{Code, Compiled, Key, Store, Writing};
 
 use answers::AnswerMemory;
 use exhaustion::Exhaustion;
-use linkers::Linkers;
+use linkers::{Components, Linkers, Parts};
 use tenants::Tenants;
 
 /// Interval of the epoch. At every tick, the host checks each running call, and the call yields.
@@ -232,6 +232,7 @@ pub(crate) struct Runtime {
     /// one.
     pub(crate) slots: u32,
     linkers: Linkers,
+    components: Components,
 }
 
 /// A hasher with the same result in every process. The standard hasher does not promise that.
@@ -302,6 +303,7 @@ impl Runtime {
             tier: settings.tier,
             slots: slots(settings)?,
             linkers: Linkers::default(),
+            components: Components::default(),
         })
     }
 
@@ -314,7 +316,10 @@ impl Runtime {
         let largest = &settings.largest;
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
-            .total_core_instances(instances.saturating_mul(largest.instances.min(PER_COMPONENT)))
+            // Each memory that a component imports is an instance of its own.
+            .total_core_instances(instances.saturating_mul(
+                largest.instances.min(PER_COMPONENT) + largest.memories.min(PER_COMPONENT),
+            ))
             .total_memories(memories)
             .total_tables(instances.saturating_mul(largest.tables))
             .total_stacks(instances)
@@ -597,6 +602,22 @@ impl Engine {
         Component::from_binary(self.wasmtime(), bytes)
     }
 
+    /// Compiles the module of a memory. It has no code, so the compiler only lays its contents out.
+    pub(crate) fn memory(&self, bytes: &[u8]) -> wasmtime::Result<Module> {
+        Module::from_binary(self.wasmtime(), bytes)
+    }
+
+    /// Maps compiled code from its files. Plugins with the same component share its mapping.
+    pub(crate) fn mapped(&self, code: &Compiled) -> wasmtime::Result<Parts> {
+        let component = &code.component;
+        let map = || self.mapped_component(component);
+        let memories = code.memories.iter().map(|code| self.mapped_memory(code));
+        Ok(Parts {
+            component: self.runtime.components.with(component.digest(), map)?,
+            memories: memories.collect::<wasmtime::Result<_>>()?,
+        })
+    }
+
     /// Maps the compiled component in a file.
     ///
     /// Mapped code takes memory only for the parts that run. A copy would take the better part of a megabyte for each
@@ -606,12 +627,24 @@ impl Engine {
         clippy::disallowed_methods,
         reason = "wasmtime trusts the code that it is handed; `Code` is made of nothing but what a compiling child wrote"
     )]
-    pub(crate) fn mapped(&self, code: &Code) -> wasmtime::Result<Component> {
+    fn mapped_component(&self, code: &Code) -> wasmtime::Result<Component> {
         // SAFETY: the code was made by Tollgate's own compiler, in a process that runs no guest code and cannot write
         // files (`plugin/prepare`). The bytes of this very file were compared with the digest under which they were
         // stored while they were written (`plugin/store`), and only this user can write to the folder. wasmtime refuses
         // code of another version or other settings.
         unsafe { Component::deserialize_file(self.wasmtime(), code.path()) }
+    }
+
+    /// Maps the compiled module of a memory in a file.
+    #[expect(
+        unsafe_code,
+        clippy::disallowed_methods,
+        reason = "wasmtime trusts the code that it is handed; `Code` is made of nothing but what a compiling child wrote"
+    )]
+    fn mapped_memory(&self, code: &Code) -> wasmtime::Result<Module> {
+        // SAFETY: as for the component. The host has filled contents of the plugin's memory in, at a place that the
+        // compiling child named and that lies within the file: data, which nothing executes.
+        unsafe { Module::deserialize_file(self.wasmtime(), code.path()) }
     }
 
     /// Reads a component from code in memory. Only for a confined process that runs a plugin once.

@@ -1,10 +1,12 @@
-//! What plugins may import.
+//! What plugins import: functions of the host, and their memories.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use tollgate_component::memory_import;
 use tollgate_config::Capability;
-use wasmtime::component::Linker;
+use wasmtime::Module;
+use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::state::CallState;
 use super::{access, host, images, lookups, wasi};
@@ -13,6 +15,20 @@ use super::{access, host, images, lookups, wasi};
 #[derive(Default)]
 pub(super) struct Linkers {
     made: Mutex<ByCapabilities>,
+}
+
+/// Components that plugins use, by the digest of their code. Plugins with the same code share it.
+#[derive(Default)]
+pub(super) struct Components {
+    mapped: Mutex<HashMap<String, Weak<Component>>>,
+}
+
+/// The compiled parts of a plugin.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub(super) component: Arc<Component>,
+    /// A module for each memory that the component imports.
+    pub(super) memories: Vec<Module>,
 }
 
 type ByCapabilities = BTreeMap<BTreeSet<Capability>, Arc<Linker<CallState>>>;
@@ -33,6 +49,51 @@ impl Linkers {
         let linker = Arc::new(link(&capabilities, engine)?);
         made.insert(capabilities, Arc::clone(&linker));
         Ok(linker)
+    }
+}
+
+// === impl Components ===
+
+impl Components {
+    /// Returns the component whose code has this digest, and maps it if no plugin uses it.
+    pub(super) fn with(
+        &self,
+        digest: &str,
+        map: impl FnOnce() -> wasmtime::Result<Component>,
+    ) -> wasmtime::Result<Arc<Component>> {
+        let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(component) = mapped.get(digest).and_then(Weak::upgrade) {
+            return Ok(component);
+        }
+        let component = Arc::new(map()?);
+        mapped.retain(|_, component| component.strong_count() > 0);
+        mapped.insert(digest.to_owned(), Arc::downgrade(&component));
+        Ok(component)
+    }
+}
+
+// === impl Parts ===
+
+impl Parts {
+    /// Links the component with its memories, and with what the linker has.
+    pub(super) fn link(
+        &self,
+        linker: &Linker<CallState>,
+    ) -> wasmtime::Result<InstancePre<CallState>> {
+        if self.memories.is_empty() {
+            return linker.instantiate_pre(&self.component);
+        }
+        let mut linker = linker.clone();
+        for (number, memory) in self.memories.iter().enumerate() {
+            linker.root().module(&memory_import(number), memory)?;
+        }
+        linker.instantiate_pre(&self.component)
+    }
+
+    /// Whether an import is one of the memories.
+    pub(super) fn has_memory(&self, import: &str) -> bool {
+        let mut numbers = 0..self.memories.len();
+        numbers.any(|number| memory_import(number) == import)
     }
 }
 

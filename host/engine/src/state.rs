@@ -239,7 +239,9 @@ impl ResourceLimiter for CallState {
     }
 
     fn instances(&self) -> usize {
-        self.limits.instances as usize
+        // A memory that the plugin's component imports is an instance of its own.
+        let instances = self.limits.instances.saturating_add(self.limits.memories);
+        instances as usize
     }
 
     fn tables(&self) -> usize {

@@ -18,6 +18,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
@@ -36,6 +37,15 @@ pub struct Store {
     limit_bytes: u64,
 }
 
+/// The compiled code of a plugin, in parts.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The component.
+    pub component: Arc<Code>,
+    /// A module for each memory that the component imports.
+    pub memories: Vec<Arc<Code>>,
+}
+
 /// Compiled code in its own file, compared with its digest.
 #[derive(Debug)]
 pub struct Code {
@@ -50,7 +60,8 @@ pub struct Key(String);
 
 #[derive(Deserialize, Serialize)]
 struct Record<T> {
-    code: String,
+    /// The digests of the parts, with the component first.
+    parts: Vec<String>,
     value: T,
 }
 
@@ -84,11 +95,15 @@ impl Store {
     }
 
     /// Finds the code that was prepared from these inputs. Damaged files are deleted and count as missing.
-    pub fn recall<T: DeserializeOwned>(&self, key: &Key) -> Option<(T, Code)> {
+    pub fn recall<T: DeserializeOwned>(&self, key: &Key) -> Option<(T, Compiled)> {
         let path = self.prepared.join(&key.0);
         let text = fs::read(&path).ok()?;
         let recalled = match parse::<T>(&text) {
-            Some(record) => self.code(&record.code).map(|code| (record.value, code)),
+            Some(Record { parts, value }) => {
+                let codes = parts.iter().map(|digest| self.code(digest));
+                let codes = codes.collect::<io::Result<Vec<_>>>();
+                codes.and_then(|codes| Ok((value, Compiled::of(codes)?)))
+            }
             None => Err(io::ErrorKind::InvalidData.into()),
         };
         recalled
@@ -103,16 +118,18 @@ impl Store {
     }
 
     /// Stores code that was just written, so that these inputs find it.
-    pub fn keep<T: Serialize>(&self, key: &Key, value: &T, code: &Code) -> io::Result<()> {
-        let path = self.code.join(&code.digest);
-        if !path.exists() {
-            // Store a copy: nothing that overwrites the stored file may reach the mapped file.
-            let mut copy = self.write()?;
-            copy.copy(code, code.bytes()?)?;
-            copy.end()?.file.persist(&path)?;
+    pub fn keep<T: Serialize>(&self, key: &Key, value: &T, code: &Compiled) -> io::Result<()> {
+        for part in code.parts() {
+            let path = self.code.join(&part.digest);
+            if !path.exists() {
+                // Store a copy: nothing that overwrites the stored file may reach the mapped file.
+                let mut copy = self.write()?;
+                copy.copy(part, part.bytes()?)?;
+                copy.end()?.file.persist(&path)?;
+            }
         }
         let record = Record {
-            code: code.digest.clone(),
+            parts: code.parts().map(|part| part.digest.clone()).collect(),
             value,
         };
         let body = serde_json::to_vec(&record)?;
@@ -120,7 +137,8 @@ impl Store {
         writeln!(file, "{:x}", Sha256::digest(&body))?;
         file.write_all(&body)?;
         file.persist(self.prepared.join(&key.0))?;
-        self.prune()
+        let stored = code.parts().map(|part| self.code.join(&part.digest));
+        self.prune(&stored.collect::<Vec<_>>())
     }
 
     /// Makes a private copy of stored code and compares it with its digest. Files with other content are deleted.
@@ -148,8 +166,8 @@ impl Store {
         Err(io::ErrorKind::InvalidData.into())
     }
 
-    /// Deletes the least recently used code and its records, if the code exceeds the limit.
-    fn prune(&self) -> io::Result<()> {
+    /// Deletes the least recently used code and its records, if the code exceeds the limit. Keeps the files of `stored`.
+    fn prune(&self, stored: &[PathBuf]) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.code)?.filter_map(Result::ok) {
             let Ok(metadata) = entry.metadata() else {
@@ -169,9 +187,8 @@ impl Store {
             return Ok(());
         }
         files.sort();
-        // The newest file is the one that was just stored, so keep it.
-        let newest = files.len().saturating_sub(1);
-        for (_, size, path) in &files[..newest] {
+        // Keep the files that were just stored.
+        for (_, size, path) in files.iter().filter(|(.., path)| !stored.contains(path)) {
             if bytes <= self.limit_bytes / 4 * 3 {
                 break;
             }
@@ -181,7 +198,13 @@ impl Store {
         for entry in fs::read_dir(&self.prepared)?.filter_map(Result::ok) {
             let record = fs::read(entry.path()).ok();
             let record = record.and_then(|text| parse::<serde::de::IgnoredAny>(&text));
-            if record.is_none_or(|record| !self.code.join(record.code).exists()) {
+            let is_whole = record.is_some_and(|record| {
+                let parts = record.parts.iter();
+                parts
+                    .map(|part| self.code.join(part))
+                    .all(|part| part.exists())
+            });
+            if !is_whole {
                 let _: io::Result<()> = fs::remove_file(entry.path());
             }
         }
@@ -218,12 +241,45 @@ fn unfinished(folder: &Path) -> io::Result<NamedTempFile> {
     }
 }
 
+// === impl Compiled ===
+
+impl Compiled {
+    /// Puts parts together. The component is the first of them.
+    pub fn of(parts: impl IntoIterator<Item = impl Into<Arc<Code>>>) -> io::Result<Self> {
+        let mut parts = parts.into_iter().map(Into::into);
+        let component = parts.next().ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self {
+            component,
+            memories: parts.collect(),
+        })
+    }
+
+    /// All parts, with the component first.
+    pub fn parts(&self) -> impl Iterator<Item = &Arc<Code>> {
+        std::iter::once(&self.component).chain(&self.memories)
+    }
+}
+
+impl From<Arc<Code>> for Compiled {
+    fn from(component: Arc<Code>) -> Self {
+        Self {
+            component,
+            memories: Vec::new(),
+        }
+    }
+}
+
 // === impl Code ===
 
 impl Code {
     /// Path of the file. The file is deleted when this is dropped; parts that are mapped by then stay.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Digest of the code, by which code that is mapped already is found.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
     }
 
     /// Size of the code, in bytes.
@@ -268,17 +324,19 @@ mod tests {
         (folder, store)
     }
 
-    fn kept(store: &Store, key: &Key, content: &[u8]) -> Code {
+    fn kept(store: &Store, key: &Key, content: &[u8]) -> Compiled {
         let mut writing = store.write().unwrap();
         writing.write(content).unwrap();
         let code = writing.end().unwrap();
+        let code = Compiled::from(Arc::new(code));
         store.keep(key, &"value", &code).unwrap();
         code
     }
 
     fn recalled(store: &Store, key: &Key) -> Option<(String, Vec<u8>)> {
         let (value, code) = store.recall::<String>(key)?;
-        Some((value, fs::read(code.path()).unwrap()))
+        assert!(code.memories.is_empty());
+        Some((value, fs::read(code.component.path()).unwrap()))
     }
 
     #[test]
@@ -318,7 +376,7 @@ mod tests {
         let key = Key::of([b"plugin".as_slice()]);
         drop(kept(&store, &key, b"machine code"));
         fs::write(folder.path().join("elsewhere"), b"machine code").unwrap();
-        let body = br#"{"code": "../elsewhere", "value": "value"}"#;
+        let body = br#"{"parts": ["../elsewhere"], "value": "value"}"#;
         let mut record = format!("{:x}\n", Sha256::digest(body)).into_bytes();
         record.extend_from_slice(body);
         fs::write(store.prepared.join(&key.0), record).unwrap();
@@ -333,11 +391,11 @@ mod tests {
         let (_, code) = store.recall::<String>(&key).unwrap();
         for file in fs::read_dir(folder.path().join("code")).unwrap() {
             let path = file.unwrap().path();
-            if path != code.path() {
+            if path != code.component.path() {
                 fs::write(&path, b"something else").unwrap();
             }
         }
-        assert_eq!(fs::read(code.path()).unwrap(), b"machine code");
+        assert_eq!(fs::read(code.component.path()).unwrap(), b"machine code");
     }
 
     #[test]

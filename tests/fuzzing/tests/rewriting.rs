@@ -19,6 +19,7 @@ struct Sum {
     as_they_came: BTreeMap<String, u64>,
     alike: u64,
     joined: u64,
+    lent: u64,
     baseline: u64,
     answers: u64,
     faults: BTreeMap<&'static str, u64>,
@@ -58,6 +59,7 @@ fn rewritten_plugins_answer_as_they_came() {
     // With fewer plugins, the test would show nothing.
     assert!(sum.alike >= modules / 2, "few plugins can be loaded");
     assert!(sum.joined >= sum.alike / 2, "few have a shim");
+    assert!(sum.lent >= sum.alike / 4, "few can import their memory");
     // Most generated plugins have instructions that the compilers of languages do not use.
     assert!(
         sum.baseline >= sum.alike / 50,
@@ -75,6 +77,7 @@ impl Sum {
             Ok(Compared::AsItCame(why)) => *self.as_they_came.entry(why).or_default() += 1,
             Ok(Compared::Alike(Alike {
                 is_joined,
+                is_lent,
                 has_baseline,
                 snapshot_bytes,
                 served_bytes,
@@ -83,6 +86,7 @@ impl Sum {
             })) => {
                 self.alike += 1;
                 self.joined += u64::from(is_joined);
+                self.lent += u64::from(is_lent);
                 self.baseline += u64::from(has_baseline);
                 self.answers += u64::from(answers);
                 self.snapshot_bytes += snapshot_bytes;
@@ -103,9 +107,10 @@ impl Sum {
     fn print(&self, modules: u64, began: Instant) {
         let seconds = began.elapsed().as_secs_f64();
         println!(
-            "rewriting: {modules} modules in {seconds:.0} s, {} alike ({} with a shim, {} also with the baseline compiler), {} differ",
+            "rewriting: {modules} modules in {seconds:.0} s, {} alike ({} with a shim, {} also with an imported memory, {} also with the baseline compiler), {} differ",
             self.alike,
             self.joined,
+            self.lent,
             self.baseline,
             self.differences.len()
         );

@@ -12,8 +12,8 @@ const COARSE: u64 = 16;
 const SPARSE_BYTES: u64 = 1 << 20;
 
 /// The only memory of a module, with its data.
-#[derive(Default)]
-pub(super) struct Memory<'m> {
+pub(crate) struct Memory<'m> {
+    kind: MemoryType,
     initial_bytes: u64,
     segments: Vec<(u64, &'m [u8])>,
 }
@@ -31,7 +31,7 @@ impl<'m> Memory<'m> {
     /// Reads the memory of a module. Returns `None` unless the module has one memory of its own, which its data
     /// segments initialise at fixed addresses, and which is 32-bit and not shared. Passive segments, which a snapshot
     /// leaves behind, do not matter if no code refers to them.
-    pub(super) fn read(module: &'m [u8]) -> Result<Option<Self>, BinaryReaderError> {
+    pub(crate) fn read(module: &'m [u8]) -> Result<Option<Self>, BinaryReaderError> {
         let mut memories = Vec::new();
         let mut segments = Some(Vec::new());
         let mut counts_data = false;
@@ -87,9 +87,20 @@ impl<'m> Memory<'m> {
         let initial_bytes = memory.initial.checked_mul(PAGE)?;
         let fits = |(offset, data): &(u64, &[u8])| offset + data.len() as u64 <= initial_bytes;
         (is_usual && segments.iter().all(fits)).then_some(Self {
+            kind: memory,
             initial_bytes,
             segments,
         })
+    }
+
+    /// The type of the memory.
+    pub(crate) fn kind(&self) -> MemoryType {
+        self.kind
+    }
+
+    /// The data segments, each with its address.
+    pub(crate) fn segments(&self) -> &[(u64, &'m [u8])] {
+        &self.segments
     }
 
     /// Builds the image of the memory. Returns `None` if the memory is empty, or if it consists of zeros for the greater

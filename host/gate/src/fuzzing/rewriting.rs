@@ -1,7 +1,7 @@
 //! Compares a plugin before and after rewriting: both must answer alike.
 //!
 //! The original plugin is configured in each call. The rewritten plugin is a snapshot, joined with its shim and
-//! trimmed. The baseline compiler must make the same snapshot.
+//! trimmed, that imports its memory. The baseline compiler must make the same snapshot.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use futures_util::FutureExt as _;
 use tollgate_admission::Phase;
 use tollgate_admission::review::decode::decode;
-use tollgate_component::{componentize, trim, without_shim};
+use tollgate_component::{Lent, Separated, componentize, lent, separate, trim, without_shim};
 use tollgate_config::{Limits, PluginName};
 pub use tollgate_engine::bindings::types::Configured;
 use tollgate_engine::{
@@ -48,6 +48,8 @@ pub enum Compared {
 pub struct Alike {
     /// Whether the component had a shim that was taken out.
     pub is_joined: bool,
+    /// Whether the served component can import its memory.
+    pub is_lent: bool,
     /// Whether the baseline compiler supports the plugin, and made the same snapshot.
     pub has_baseline: bool,
     /// Size of the snapshot in bytes.
@@ -253,14 +255,16 @@ impl Rewriting {
             _ => ("the snapshot", snapshot.clone()),
         };
         let forms = [step, ("the served component", served.clone())];
+        let lent = lent_with_contents(&served)?;
         let mut alike = Alike {
             is_joined: joined.is_some(),
+            is_lent: lent.is_some(),
             has_baseline,
             snapshot_bytes: snapshot.len(),
             served_bytes: served.len(),
             ..Alike::default()
         };
-        let forms = forms
+        let mut forms = forms
             .into_iter()
             .map(|(name, bytes)| {
                 let guest = self.link(&bytes, ConfiguredBy::Snapshot, FUEL);
@@ -268,6 +272,12 @@ impl Rewriting {
                 Ok(Form { name, guest })
             })
             .collect::<anyhow::Result<Vec<Form>>>()?;
+        if let Some(lent) = &lent {
+            let name = "the component that imports its memory";
+            let guest = self.link_lent(lent, FUEL);
+            let guest = guest.with_context(|| format!("{name} does not link"))?;
+            forms.push(Form { name, guest });
+        }
         self.call(&plain, configure_fuel, &forms, &mut alike)
             .await?;
         Ok(Compared::Alike(alike))
@@ -372,12 +382,26 @@ impl Rewriting {
         configured: ConfiguredBy,
         fuel: u64,
     ) -> Result<Guest, tollgate_engine::GuestError> {
-        let limits = Limits {
+        Guest::link(
+            engine,
+            name(),
+            component,
+            configured,
+            [],
+            self.limits_with(fuel),
+        )
+    }
+
+    fn link_lent(&self, lent: &Lent, fuel: u64) -> Result<Guest, tollgate_engine::GuestError> {
+        let (engine, limits) = (&self.engine, self.limits_with(fuel));
+        Guest::link_lent(engine, name(), lent, ConfiguredBy::Snapshot, [], limits)
+    }
+
+    fn limits_with(&self, fuel: u64) -> Arc<Limits> {
+        Arc::new(Limits {
             fuel,
             ..Limits::clone(&self.limits)
-        };
-        let name = PluginName::parse("generated").expect("the name is valid");
-        Guest::link(engine, name, component, configured, [], Arc::new(limits))
+        })
     }
 }
 
@@ -444,6 +468,23 @@ impl fmt::Display for Observed {
             self.answer, self.warnings, self.annotations, self.fuel, self.memory_bytes
         )
     }
+}
+
+fn name() -> PluginName {
+    PluginName::parse("generated").expect("the name is valid")
+}
+
+/// Lets a component import its memories, and fills their contents in, as the host does with compiled code.
+fn lent_with_contents(component: &[u8]) -> anyhow::Result<Option<Lent>> {
+    let Separated { component, images } =
+        separate(component).context("cannot separate the component")?;
+    let Some(mut lent) = lent(&component).context("cannot lend the memories")? else {
+        return Ok(None);
+    };
+    for (number, image) in images.iter().enumerate() {
+        anyhow::ensure!(lent.fill(number, image), "image {number} has no place");
+    }
+    Ok(Some(lent))
 }
 
 fn same<T: PartialEq + fmt::Debug>(what: &str, before: &T, after: &T) -> anyhow::Result<()> {

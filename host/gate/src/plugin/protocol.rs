@@ -123,16 +123,19 @@ pub(super) enum Line {
         component_bytes: u64,
         images: Vec<u64>,
     },
-    /// The child has compiled a component. `code_bytes` bytes follow. From a child that then runs guest code, this is the
-    /// code for that, and 0 bytes follow if it is too large.
+    /// The child has compiled a component. `code_bytes` bytes follow, and then the modules of memories of these sizes.
+    /// From a child that then runs guest code, this is the code for that, and 0 bytes follow if it is too large.
     #[serde(rename_all = "camelCase")]
     Compiled {
         code_bytes: u64,
+        /// Sizes of the compiled modules of the memories that the component imports.
+        #[serde(default)]
+        memories: Vec<u64>,
         /// The reason why the component was not instrumented although the order asked for it.
         fallback: Option<String>,
         /// Place of each image in the code.
         #[serde(default)]
-        places: Vec<u64>,
+        places: Vec<Place>,
     },
     /// The plugin cannot be loaded.
     #[serde(rename_all = "camelCase")]
@@ -143,6 +146,16 @@ pub(super) enum Line {
         #[serde(default)]
         is_fault: bool,
     },
+}
+
+/// The place of an image in compiled code.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Place {
+    /// 0 for the component, or the number of the memory's module, counted from 1.
+    pub(super) part: usize,
+    /// First byte of the image in that part.
+    pub(super) offset: u64,
 }
 
 /// The stages of preparing a plugin.

@@ -46,7 +46,7 @@ use turns::Turns;
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
 use tollgate_component::Separated;
 use tollgate_config::Capability;
-use tollgate_engine::{Code, Key, Store, Tier};
+use tollgate_engine::{Compiled, Key, Store, Tier};
 
 /// Factor by which the wall-clock limit exceeds the CPU limit. The child is niced, and the machine may be busy.
 const WALL_FACTOR: u32 = 4;
@@ -90,7 +90,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) known: Known,
-    pub(super) code: Arc<Code>,
+    pub(super) code: Compiled,
     /// Ends once the code is stored. Nothing waits for that, except the end of the whole work.
     pub(super) keeping: Keeping,
     /// What is left to do if the code is interim code.
@@ -431,10 +431,11 @@ impl Worker {
         };
         let key = self.once_key(&order, plugin, tier);
         let once = match self.recall(key.as_ref()).await? {
-            Some(once) => Some(once),
+            Some((uninstrumented, code)) => Some((uninstrumented, code.component)),
             None => match self.shared_once(&order, plugin, pace).await? {
                 Some(code) => {
-                    let keeping = self.keep(key.clone(), &None::<String>, &code);
+                    let kept = Compiled::from(code.clone());
+                    let keeping = self.keep(key.clone(), &None::<String>, &kept);
                     keeping.end().await;
                     Some((None, code))
                 }
@@ -523,7 +524,7 @@ impl Worker {
         Some(Key::of([&host[..], &order, bytes]))
     }
 
-    async fn recall<T>(&self, key: Option<&Key>) -> Result<Option<(T, Arc<Code>)>, PrepareError>
+    async fn recall<T>(&self, key: Option<&Key>) -> Result<Option<(T, Compiled)>, PrepareError>
     where
         T: serde::de::DeserializeOwned + Send + 'static,
     {
@@ -531,12 +532,11 @@ impl Worker {
             return Ok(None);
         };
         let store = self.store.clone();
-        let recalled = blocking(move || store.recall(&key)).await?;
-        Ok(recalled.map(|(value, code)| (value, Arc::new(code))))
+        blocking(move || store.recall(&key)).await
     }
 
     /// Begins to store code, so that these inputs find it.
-    fn keep<T>(&self, key: Option<Key>, value: &T, code: &Arc<Code>) -> Keeping
+    fn keep<T>(&self, key: Option<Key>, value: &T, code: &Compiled) -> Keeping
     where
         T: Clone + Serialize + Send + 'static,
     {

@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use tollgate_admission::chain;
-use tollgate_component::{Separated, separate, slots};
+use tollgate_component::{Separated, Slot, lent, separate, slots};
+use tollgate_engine::{Guest, GuestError, Tier};
 use wasmtime_wizer::Wizer;
 
 use super::{Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, sizes};
-use crate::plugin::protocol::{Line, Order, Stage};
+use crate::plugin::protocol::{Line, Order, Place, Stage};
 
 /// Compiles a component. `images` are the sizes of the images that were separated from it.
 pub(super) fn compile(
@@ -19,21 +20,43 @@ pub(super) fn compile(
 ) -> Result<Outcome, Refusal> {
     let _ = reporter.stage(stage);
     let workshop = Workshop::open(order, order.tier)?;
-    let bytes = caught(|| {
-        let guest = workshop.link(component).map_err(|error| chain(&error))?;
-        guest.code().map_err(|error| format!("{error:#}"))
-    })
-    .map_err(|reason| stage.refuses(reason))?;
-    let places = slots(&bytes, images).map_err(|error| stage.refuses(error))?;
+    let lent = match order.tier {
+        Tier::Serving | Tier::Portable | Tier::Interim => attempted(|| lent(component)).flatten(),
+        // Another child runs the code, and takes it in one piece.
+        Tier::Once | Tier::Baseline => None,
+    };
+    let lent = lent.and_then(|lent| compiled(|| workshop.link_lent(&lent)).ok());
+    let compiled = match lent {
+        Some(parts) => Ok(parts),
+        None => compiled(|| workshop.link(component)),
+    };
+    let parts = compiled.map_err(|reason| stage.refuses(reason))?;
+    let slots = slots(&parts, images).map_err(|error| stage.refuses(error))?;
+    let places = slots
+        .into_iter()
+        .map(|Slot { part, offset }| Place { part, offset });
+    let places = places.collect();
+    let mut parts = parts.into_iter();
+    let bytes = parts.next().unwrap_or_default();
+    let memories: Vec<_> = parts.collect();
     let line = Line::Compiled {
         code_bytes: bytes.len() as u64,
+        memories: sizes(&memories),
         fallback: None,
         places,
     };
     Ok(Outcome {
         line,
         bytes,
-        images: Vec::new(),
+        images: memories,
+    })
+}
+
+/// Compiles a plugin, and returns the parts of its code.
+fn compiled(link: impl FnOnce() -> Result<Guest, GuestError>) -> Result<Vec<Vec<u8>>, String> {
+    caught(|| {
+        let guest = link().map_err(|error| chain(&error))?;
+        guest.code().map_err(|error| format!("{error:#}"))
     })
 }
 

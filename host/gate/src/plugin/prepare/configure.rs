@@ -85,6 +85,8 @@ fn hand_over(
     let code = guest
         .code()
         .map_err(|error| Stage::Compile.refuses(format!("{error:#}")))?;
+    // Guests that this child makes have one part.
+    let code = code.concat();
     let fits = code.len() as u64 <= order.max_code_bytes;
     // If the host is gone, the next read or write ends this process.
     let _ = reporter.code(if fits { &code } else { &[] }, uninstrumented);

@@ -16,9 +16,9 @@ use super::pace::{Pace, Watched};
 use super::{
     CODE_FACTOR, COMPONENT_FACTOR, PrepareError, ProtocolError, WALL_FACTOR, Worker, blocking,
 };
-use crate::plugin::protocol::{Line, Manifest, Order, Stage};
+use crate::plugin::protocol::{Line, Manifest, Order, Place, Stage};
 use tollgate_component::Separated;
-use tollgate_engine::Code;
+use tollgate_engine::{Code, Compiled};
 
 /// Maximum length of a line from the child. The longest part of a line is a manifest's schema.
 const MAX_LINE_BYTES: u64 = 4 << 20;
@@ -48,7 +48,7 @@ pub(super) struct Child<'w> {
 
 /// The code that a child has made for its own run.
 pub(super) struct HandedOver {
-    pub(super) code: Arc<Code>,
+    pub(super) code: Compiled,
     /// The reason why the code lacks the instrumentation that takes a snapshot.
     pub(super) uninstrumented: Option<String>,
 }
@@ -65,9 +65,9 @@ pub(super) enum ChildResult {
     Separated(Separated),
     /// The child compiled a component.
     Compiled {
-        code: Code,
+        code: Compiled,
         /// Place of each image in the code.
-        places: Vec<u64>,
+        places: Vec<Place>,
     },
 }
 
@@ -278,15 +278,29 @@ impl<'w> Child<'w> {
                 }
                 Line::Compiled {
                     code_bytes,
+                    memories,
                     fallback,
                     places,
                 } => {
-                    if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
+                    if memories.len() > MAX_IMAGES {
+                        return Err(PrepareError::Protocol(ProtocolError::Images {
+                            limit: MAX_IMAGES,
+                        }));
+                    }
+                    let sizes = std::iter::once(code_bytes).chain(memories);
+                    let sizes: Vec<u64> = sizes.collect();
+                    let bytes = sizes.iter().copied().fold(0, u64::saturating_add);
+                    if let Err(error) = self.fits("compiled code", bytes, CODE_FACTOR) {
                         return Ok(Some(Err(error)));
                     }
-                    let Some(code) = self.take_code(&mut stdout, code_bytes, heard).await? else {
-                        return Ok(None);
-                    };
+                    let mut parts = Vec::new();
+                    for bytes in sizes {
+                        match self.take_code(&mut stdout, bytes, heard).await? {
+                            Some(part) => parts.push(part),
+                            None => return Ok(None),
+                        }
+                    }
+                    let code = Compiled::of(parts)?;
                     // A guest that has broken out comes too late: the child has handed the code over already.
                     let Some(handed_over) = handed_over.take() else {
                         return Ok(Some(Ok(ChildResult::Compiled { code, places })));
@@ -294,7 +308,7 @@ impl<'w> Child<'w> {
                     let uninstrumented = fallback.map(|reason| one_line(&reason, MAX_REASON));
                     // The receiver waits until this child has ended.
                     drop(handed_over.send(HandedOver {
-                        code: Arc::new(code),
+                        code,
                         uninstrumented,
                     }));
                 }

@@ -4,10 +4,8 @@
 //! interpreter. Without it, the same component is ready in less than half the time. The code answers the same, with the
 //! same fuel, and takes longer.
 
-use std::sync::Arc;
-
 use tollgate_component::Separated;
-use tollgate_engine::{Code, Key, Tier};
+use tollgate_engine::{Compiled, Key, Tier};
 
 use super::{Known, Order, Pace, PrepareError, Stage, Worker};
 
@@ -41,7 +39,7 @@ impl Worker {
         stage: Stage,
         component: &Separated,
         pace: &mut Pace<'_>,
-    ) -> Option<Arc<Code>> {
+    ) -> Option<Compiled> {
         if order.tier != Tier::Serving
             || code_bytes(component) < self.min_interim_bytes
             || self.has_code(order, stage, component)
@@ -59,7 +57,7 @@ impl Worker {
     pub(in crate::plugin) async fn finish(
         &self,
         unfinished: &Unfinished,
-    ) -> Result<Arc<Code>, PrepareError> {
+    ) -> Result<Compiled, PrepareError> {
         let Unfinished {
             order,
             stage,

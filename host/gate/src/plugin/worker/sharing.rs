@@ -4,15 +4,17 @@
 //! (`tollgate_component::separate`), the host finds or orders code for the rest, and fills the contents in. The host
 //! copies bytes to places that the compiling child named, and reads neither the component nor the code.
 
+use std::io;
 use std::sync::Arc;
 
 use tollgate_component::Separated;
-use tollgate_engine::Code;
+use tollgate_engine::{Code, Compiled};
 
 use super::child::ChildResult;
 use super::{
     Keeping, Order, Pace, Plugin, PrepareError, ProtocolError, Stage, Task, Worker, blocking,
 };
+use crate::plugin::protocol::Place;
 
 /// Size of a plugin from which its unoptimised code is shared, too, in bytes. Below, one more child costs more than the
 /// compiler.
@@ -28,7 +30,7 @@ impl Worker {
         stage: Stage,
         separated: &Separated,
         pace: &mut Pace<'_>,
-    ) -> Result<Arc<Code>, PrepareError> {
+    ) -> Result<Compiled, PrepareError> {
         let Separated { component, images } = separated;
         let order = to_compile(order, stage, separated);
         let key = self.key(&order, component);
@@ -46,7 +48,6 @@ impl Worker {
                 .await?
             {
                 ChildResult::Compiled { code, places } => {
-                    let code = Arc::new(code);
                     keeping = self.keep(key, &places, &code);
                     (places, code)
                 }
@@ -98,27 +99,30 @@ impl Worker {
         };
         match self.shared(&order, Stage::Compile, &separated, pace).await {
             // The code would take longer to carry than to make again. Without bytes, it is not handed over.
-            Ok(code) if code.bytes()? > plugin.max_once_bytes() => {
+            Ok(code) if code.component.bytes()? > plugin.max_once_bytes() => {
                 let store = self.store.clone();
                 let none = blocking(move || store.write().and_then(tollgate_engine::Writing::end));
                 Ok(Some(Arc::new(none.await??)))
             }
-            Ok(code) => Ok(Some(code)),
+            Ok(code) => Ok(Some(code.component)),
             // Compiling the whole plugin says what is wrong with it.
             Err(PrepareError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
+    /// Fills images into the parts of the code that have places for them.
     async fn filled(
         &self,
-        code: Arc<Code>,
-        places: Vec<u64>,
+        code: Compiled,
+        places: Vec<Place>,
         images: &[Vec<u8>],
-    ) -> Result<Arc<Code>, PrepareError> {
-        if places.len() != images.len() {
+    ) -> Result<Compiled, PrepareError> {
+        let parts = code.parts().count();
+        let known = places.iter().filter(|place| place.part < parts).count();
+        if places.len() != images.len() || known != places.len() {
             return Err(PrepareError::Protocol(ProtocolError::Places {
-                places: places.len(),
+                places: known,
                 images: images.len(),
             }));
         }
@@ -127,12 +131,19 @@ impl Worker {
         }
         let (store, images) = (self.store.clone(), images.to_vec());
         let mut contents: Vec<_> = places.into_iter().zip(images).collect();
-        contents.sort_unstable_by_key(|(place, _)| *place);
+        contents.sort_unstable_by_key(|(place, _)| place.offset);
         let fill = move || {
-            let contents = contents.iter();
-            store.fill(&code, contents.map(|(place, image)| (*place, &image[..])))
+            let parts = code.parts().enumerate().map(|(number, part)| {
+                let of_part = contents.iter().filter(|(place, _)| place.part == number);
+                let mut contents = of_part.map(|(place, image)| (place.offset, &image[..]));
+                match contents.clone().next() {
+                    None => Ok(part.clone()),
+                    Some(_) => store.fill(part, &mut contents).map(Arc::new),
+                }
+            });
+            Compiled::of(parts.collect::<io::Result<Vec<_>>>()?)
         };
-        Ok(Arc::new(blocking(fill).await??))
+        Ok(blocking(fill).await??)
     }
 }
 

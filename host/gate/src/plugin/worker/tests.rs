@@ -8,6 +8,7 @@ use tollgate_engine::Tier;
 
 use super::pace::niced;
 use super::*;
+use crate::plugin::protocol::Place;
 
 /// The output of a child that hands over the code for its own run.
 const COMPILED_ONCE: &str = r#"{"compiled":{"codeBytes":4,"fallback":null}}\nCODE"#;
@@ -252,9 +253,12 @@ async fn rejects_component_over_size_limit() {
     assert!(matches!(error, PrepareError::TooLarge { .. }), "{error}");
 }
 
-/// A child for plugins whose code is the same and whose memory contains the name of the settings. `places` are what the
-/// compiling child says.
-fn sharing(folder: &Path, places: &str) -> String {
+/// A child for plugins whose code is the same and whose memory contains the name of the settings. The component has a
+/// place for one of their images, and imports the memory that has the other. `places` are what the compiling child says:
+/// the part and the offset of each image.
+fn sharing(folder: &Path, places: &[(usize, u64)]) -> String {
+    let places = places.iter().map(|&(part, offset)| Place { part, offset });
+    let places = serde_json::to_string(&places.collect::<Vec<_>>()).unwrap();
     format!(
         r#"read -r order; printf '%s\n' "$order" >> '{log}'
         case "$order" in
@@ -263,19 +267,30 @@ fn sharing(folder: &Path, places: &str) -> String {
             echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3,2]}}}}'
             case "$order" in *first*) printf 'COMPONENTone12';; *) printf 'COMPONENTtwo34';; esac;;
         *'"compile"'*)
-            echo '{{"compiled":{{"codeBytes":10,"fallback":null,"places":{places}}}}}'
+            echo '{{"compiled":{{"codeBytes":5,"memories":[5],"fallback":null,"places":{places}}}}}'
             printf 'c---d--efg';;
         esac"#,
         log = folder.join("orders").display()
     )
 }
 
+/// The places of the child in which every image has one.
+const PLACES: [(usize, u64); 2] = [(0, 1), (1, 0)];
+
+/// The parts of code, with a line between them.
+fn parts(code: &Compiled) -> std::io::Result<String> {
+    let parts = code
+        .parts()
+        .map(|part| std::fs::read_to_string(part.path()));
+    Ok(parts.collect::<Result<Vec<_>, _>>()?.join("|"))
+}
+
 /// Prepares a plugin whose settings are a text, and returns its code.
-async fn prepared(worker: &Worker, settings: &str) -> Result<Vec<u8>, PrepareError> {
+async fn prepared(worker: &Worker, settings: &str) -> Result<String, PrepareError> {
     let prepared = worker
         .prepare(order(), settings.to_owned(), b"bytes", false)
         .await?;
-    Ok(std::fs::read(prepared.code.path())?)
+    Ok(parts(&prepared.code)?)
 }
 
 fn compilations(folder: &Path) -> usize {
@@ -289,26 +304,26 @@ fn compilations(folder: &Path) -> usize {
 #[tokio::test]
 async fn plugins_with_other_memory_share_one_compilation() {
     let folder = tempfile::tempdir().unwrap();
-    let worker = worker_of(folder.path(), &sharing(folder.path(), "[1,5]"));
+    let worker = worker_of(folder.path(), &sharing(folder.path(), &PLACES));
     let (first, second) = tokio::join!(prepared(&worker, "first"), prepared(&worker, "second"));
-    assert_eq!(first.unwrap(), b"coned12efg");
-    assert_eq!(second.unwrap(), b"ctwod34efg");
+    assert_eq!(first.unwrap(), "coned|12efg");
+    assert_eq!(second.unwrap(), "ctwod|34efg");
     assert_eq!(compilations(folder.path()), 1);
     // A restart finds the code of each of them.
-    assert_eq!(prepared(&worker, "second").await.unwrap(), b"ctwod34efg");
+    assert_eq!(prepared(&worker, "second").await.unwrap(), "ctwod|34efg");
     assert_eq!(compilations(folder.path()), 1);
 }
 
 #[tokio::test]
 async fn damaged_and_foreign_code_is_not_shared() {
     let folder = tempfile::tempdir().unwrap();
-    let script = sharing(folder.path(), "[1,5]");
+    let script = sharing(folder.path(), &PLACES);
     let worker = worker_of(folder.path(), &script);
     prepared(&worker, "first").await.unwrap();
     for file in std::fs::read_dir(folder.path().join("code")).unwrap() {
         std::fs::write(file.unwrap().path(), b"hostile code").unwrap();
     }
-    assert_eq!(prepared(&worker, "second").await.unwrap(), b"ctwod34efg");
+    assert_eq!(prepared(&worker, "second").await.unwrap(), "ctwod|34efg");
     assert_eq!(compilations(folder.path()), 2);
     let foreign = Worker {
         host: Some(b"another build".to_vec()),
@@ -320,11 +335,24 @@ async fn damaged_and_foreign_code_is_not_shared() {
 
 #[tokio::test]
 async fn rejects_places_that_do_not_fit() {
-    for places in ["[]", "[1]", "[1,5,8]", "[1,9]", "[1,2]"] {
+    let misfits: [&[(usize, u64)]; 7] = [
+        &[],
+        &[(0, 1)],
+        &[(0, 1), (1, 0), (1, 3)],
+        // Outside of the part.
+        &[(0, 1), (1, 4)],
+        &[(0, 3), (1, 0)],
+        // On top of each other.
+        &[(0, 1), (0, 2)],
+        // In no part.
+        &[(0, 1), (2, 0)],
+    ];
+    for places in misfits {
         let folder = tempfile::tempdir().unwrap();
         let worker = worker_of(folder.path(), &sharing(folder.path(), places));
-        let error = prepared(&worker, "first").await.expect_err(places);
-        println!("{places}: {error:?}");
+        let error = prepared(&worker, "first").await;
+        let error = error.expect_err(&format!("{places:?}"));
+        println!("{places:?}: {error:?}");
     }
 }
 
@@ -332,7 +360,7 @@ async fn rejects_places_that_do_not_fit() {
 async fn rejects_too_many_images() {
     let folder = tempfile::tempdir().unwrap();
     let images = vec!["0"; 1001].join(",");
-    let script = sharing(folder.path(), "[1,5]").replace("[3,2]", &format!("[{images}]"));
+    let script = sharing(folder.path(), &PLACES).replace("[3,2]", &format!("[{images}]"));
     let error = prepared(&worker_of(folder.path(), &script), "first").await;
     let error = tollgate_admission::chain(&error.unwrap_err());
     assert!(error.contains("more than 1000 images"), "{error}");
@@ -349,7 +377,7 @@ fn tiered(folder: &Path, baseline: &str) -> String {
             echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3]}}}}'
             printf 'COMPONENTone';;
         *'"compile"'*)
-            echo '{{"compiled":{{"codeBytes":8,"fallback":null,"places":[0]}}}}'
+            echo '{{"compiled":{{"codeBytes":8,"fallback":null,"places":[{{"part":0,"offset":0}}]}}}}'
             case "$order" in *'"tier":"interim"'*) printf '___quick';; *) printf '___quiet';; esac;;
         esac"#,
         log = folder.join("orders").display()
@@ -369,7 +397,7 @@ async fn prepared_for_start(worker: &Worker) -> (String, Option<Box<Unfinished>>
         .prepare(order(), "{}".to_owned(), b"bytes", true)
         .await
         .expect("this child prepares everything");
-    let code = std::fs::read_to_string(prepared.code.path()).unwrap();
+    let code = parts(&prepared.code).unwrap();
     (code, prepared.unfinished)
 }
 
@@ -380,7 +408,7 @@ async fn interim_code_serves_until_optimised_code_is_ready() {
     let (code, unfinished) = prepared_for_start(&worker).await;
     assert_eq!(code, "onequick");
     let code = worker.finish(&unfinished.unwrap()).await.unwrap();
-    assert_eq!(std::fs::read(code.path()).unwrap(), b"onequiet");
+    assert_eq!(parts(&code).unwrap(), "onequiet");
     assert_eq!(compilations(folder.path()), 2);
     // A restart finds the optimised code.
     let (code, unfinished) = prepared_for_start(&worker).await;
@@ -462,7 +490,7 @@ async fn plugin_that_fails_with_the_baseline_compiler_gets_the_other_one() {
         let script = tiered(folder.path(), &format!("printf '{COMPILED_ONCE}'; {ends}"));
         let worker = worker_of(folder.path(), &script);
         let code = prepared(&worker, "{}").await;
-        assert_eq!(code.expect("the other code works"), b"onequiet");
+        assert_eq!(code.expect("the other code works"), "onequiet");
         assert_eq!(once_tiers(folder.path()), ["baseline", "once"], "{ends}");
     }
 }
