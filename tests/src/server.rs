@@ -481,6 +481,27 @@ impl Server {
         &self.configuration
     }
 
+    /// Sizes of the mappings of plugins' compiled code that can run, in bytes.
+    ///
+    /// # Panics
+    /// Panics if the process has ended.
+    #[must_use]
+    pub fn mapped_code(&self) -> Vec<u64> {
+        /// A part without functions, such as the module of a memory, has one page.
+        const WITHOUT_FUNCTIONS: u64 = 4096;
+        let path = format!("/proc/{}/maps", self.child.id());
+        let maps = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{path}: {error}: is the server gone?"));
+        let sizes = maps.lines().filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (from, to) = fields.next()?.split_once('-')?;
+            let is_code = fields.next() == Some("r-xp") && line.contains("/code/.new-");
+            let parse = |text| u64::from_str_radix(text, 16).ok();
+            is_code.then_some(parse(to)? - parse(from)?)
+        });
+        sizes.filter(|bytes| *bytes > WITHOUT_FUNCTIONS).collect()
+    }
+
     /// Resident memory in KiB.
     ///
     /// # Panics

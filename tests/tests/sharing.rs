@@ -10,8 +10,6 @@ use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 
 const LABELS: [&str; 3] = ["team", "owner", "cost-centre"];
-/// Code of a plugin is larger than this. The module of a memory has no code.
-const CODE_BYTES: u64 = 16 << 10;
 /// Optimised code replaces interim code within this time, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -36,27 +34,10 @@ fn configuration(labels: &[&str]) -> Configuration {
     configuration.with("engine", json!({"cacheDirectory": code, "answerCache": 0}))
 }
 
-/// The sizes of the mappings of compiled code that can run.
-fn mapped(server: &Server) -> Vec<u64> {
-    let path = format!("/proc/{}/maps", server.process());
-    let maps = std::fs::read_to_string(path).expect("the server runs");
-    let code = maps.lines().filter(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        fields.nth(1) == Some("r-xp") && line.contains("code-of-plugins")
-    });
-    let sizes = code.map(|line| {
-        let (range, _) = line.split_once(' ').expect("a range comes first");
-        let (from, to) = range.split_once('-').expect("a range has two ends");
-        let parse = |text| u64::from_str_radix(text, 16).expect("addresses are hexadecimal");
-        parse(to) - parse(from)
-    });
-    sizes.filter(|bytes| *bytes > CODE_BYTES).collect()
-}
-
 async fn until_mapped(server: &Server, wanted: usize) {
     let began = std::time::Instant::now();
     loop {
-        let mapped = mapped(server);
+        let mapped = server.mapped_code();
         let logs = server.logs();
         let is_interim = |line: &&String| line.contains("\"is_interim\":true");
         let optimised = |line: &&String| line.contains("optimised code in use");
@@ -125,6 +106,6 @@ async fn plugins_of_other_settings_have_one_mapping_of_their_code() {
     let server = Server::start(server.kill());
     let is_interim = |line: &String| line.contains("\"is_interim\":true");
     assert!(!server.logs().iter().any(is_interim));
-    assert_eq!(mapped(&server).len(), 2);
+    assert_eq!(server.mapped_code().len(), 2);
     assert_each_knows_its_label(&server, &LABELS).await;
 }

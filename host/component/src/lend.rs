@@ -21,7 +21,7 @@ use wasm_encoder::{
     InstanceSection, MemorySection, MemoryType, Module, ModuleArg, ModuleType, RawSection,
     SectionId,
 };
-use wasmparser::{BinaryReaderError, Instance, Parser, Payload};
+use wasmparser::{BinaryReaderError, Instance, Parser, Payload, TypeRef};
 
 use super::outline::{Outline, own_payloads};
 use super::separate::{Memory, placeholder, section};
@@ -53,9 +53,19 @@ pub fn memory_import(memory: usize) -> String {
 
 /// A module of the component whose memory becomes an import.
 struct Lending {
+    /// The type of the import.
     kind: MemoryType,
     /// The module that has the memory instead.
     memory: Vec<u8>,
+}
+
+/// What the modules of a component ask of memories that they import. The code of a plugin does not depend on the size of its
+/// memory, so its import asks for no more than that, and plugins with memories of other sizes have the same component.
+struct Asked {
+    /// The largest size that an import asks for, in pages.
+    minimum: u64,
+    /// Whether an import asks for a maximum.
+    is_limited: bool,
 }
 
 /// The new component: its first modules and instances are those of the memories.
@@ -76,11 +86,12 @@ pub fn lent(component: &[u8]) -> Result<Option<Lent>, Error> {
     if outline.is_unusual {
         return Ok(None);
     }
+    let asked = Asked::by(&outline.modules)?;
     let mut lendings = Vec::new();
     let mut numbers = HashMap::new();
     for (index, module) in (0..).zip(&outline.modules) {
         if outline.is_alone(index)
-            && let Some(lending) = Lending::read(module)?
+            && let Some(lending) = Lending::read(module, &asked)?
         {
             numbers.insert(index, u32::try_from(lendings.len()).unwrap_or(u32::MAX));
             lendings.push(lending);
@@ -140,11 +151,47 @@ impl Lent {
     }
 }
 
+// === impl Asked ===
+
+impl Asked {
+    fn by(modules: &[&[u8]]) -> Result<Self, BinaryReaderError> {
+        let mut asked = Self {
+            minimum: 0,
+            is_limited: false,
+        };
+        for module in modules {
+            for payload in Parser::new(0).parse_all(module) {
+                if let Payload::ImportSection(section) = payload? {
+                    for import in section.into_imports() {
+                        if let TypeRef::Memory(memory) = import?.ty {
+                            asked.minimum = asked.minimum.max(memory.initial);
+                            asked.is_limited |= memory.maximum.is_some();
+                        }
+                    }
+                }
+            }
+        }
+        Ok(asked)
+    }
+
+    /// The type under which a memory is imported.
+    fn of(&self, memory: MemoryType) -> MemoryType {
+        if self.is_limited {
+            return memory;
+        }
+        MemoryType {
+            minimum: memory.minimum.min(self.minimum),
+            maximum: None,
+            ..memory
+        }
+    }
+}
+
 // === impl Lending ===
 
 impl Lending {
     /// Reads a module. Returns `None` if its memory stays where it is.
-    fn read(module: &[u8]) -> Result<Option<Self>, BinaryReaderError> {
+    fn read(module: &[u8], asked: &Asked) -> Result<Option<Self>, BinaryReaderError> {
         let Some(memory) = Memory::read(module)? else {
             return Ok(None);
         };
@@ -176,7 +223,7 @@ impl Lending {
         let mut lent = Module::new();
         lent.section(&memories).section(&exports).section(&data);
         Ok(Some(Self {
-            kind,
+            kind: asked.of(kind),
             memory: lent.finish(),
         }))
     }

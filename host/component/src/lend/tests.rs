@@ -96,6 +96,38 @@ fn one_component_takes_other_contents() {
 }
 
 #[test]
+fn one_component_takes_memories_of_other_sizes() {
+    let lent = lent_of(PLUGIN);
+    let text = PLUGIN.replace("\"memory\") 2 3)", "\"memory\") 7)");
+    let larger = lent_of(&text);
+    assert_eq!(lent.component, larger.component);
+    for (lent, parts) in [(&lent, PLUGIN), (&larger, &text)] {
+        let own = checked(&component(parts), &[]);
+        assert_eq!(checked(&lent.component, &lent.memories), own);
+    }
+}
+
+/// Another module asks for a memory of some size, and gets one.
+#[test]
+fn component_whose_modules_share_a_memory_stays_valid() {
+    for asked in ["1", "2", "0 3"] {
+        let parts = format!(
+            r#"(core module $a (memory (export "memory") 2 3) (data (i32.const 0) "\01"))
+            (core instance $a (instantiate $a))
+            (core module $b (import "a" "memory" (memory {asked}))
+                (func (export "check") (result i32)
+                    (i32.add (i32.load8_u (i32.const 0)) (i32.mul (memory.size) (i32.const 10)))))
+            (core instance $b (instantiate $b (with "a" (instance $a))))
+            (func (export "check") (result u32) (canon lift (core func $b "check")))"#
+        );
+        let lent = lent_of(&parts);
+        let own = checked(&component(&parts), &[]);
+        assert_eq!(own.0, 21);
+        assert_eq!(checked(&lent.component, &lent.memories), own, "{asked}");
+    }
+}
+
+#[test]
 fn imported_module_has_nothing_but_the_memory() {
     let lent = lent_of(PLUGIN);
     for memory in &lent.memories {

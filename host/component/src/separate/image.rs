@@ -8,8 +8,9 @@ use wasmparser::{
 const PAGE: u64 = 1 << 16;
 /// Large images end at coarser boundaries: at a sixteenth of their size, as a power of two.
 const COARSE: u64 = 16;
-/// Size up to which an image may consist of zeros for the greater part. The compiler uses the same bound.
-const SPARSE_BYTES: u64 = 1 << 20;
+/// Size up to which an image may consist of zeros for the greater part: wasmtime's `memory_guaranteed_dense_image_size`. The
+/// heap of a plugin in Go is such an image.
+const SPARSE_BYTES: u64 = 16 << 20;
 
 /// The only memory of a module, with its data.
 pub(crate) struct Memory<'m> {

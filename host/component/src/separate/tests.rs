@@ -117,7 +117,7 @@ fn memories_that_cannot_be_separated_stay_as_they_are() {
         r#"(import "" "" (memory 1)) (data (i32.const 0) "\01")"#,
         r#"(memory $a 1) (memory $b 1) (data (memory $b) (i32.const 0) "\01")"#,
         // Almost only zeros.
-        r#"(memory 100) (data (i32.const 0) "\01") (data (i32.const 6000000) "\01")"#,
+        r#"(memory 300) (data (i32.const 0) "\01") (data (i32.const 17000000) "\01")"#,
     ];
     for module in modules {
         let separated = separated(module);
