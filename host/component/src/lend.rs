@@ -16,15 +16,17 @@ use std::convert::Infallible;
 
 use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent, RoundtripReencoder, utils};
 use wasm_encoder::{
-    Component, ComponentAliasSection, ComponentImportSection, ComponentTypeRef, ConstExpr,
-    CoreTypeSection, DataSection, EntityType, ExportKind, ExportSection, ImportSection,
-    InstanceSection, MemorySection, MemoryType, Module, ModuleArg, ModuleType, RawSection,
-    SectionId,
+    Component, ComponentAliasSection, ComponentImportSection, ConstExpr, CoreTypeSection,
+    DataSection, EntityType, ExportKind, ExportSection, ImportSection, InstanceSection,
+    MemorySection, MemoryType, Module, ModuleArg, ModuleType, RawSection, SectionId,
 };
-use wasmparser::{BinaryReaderError, Instance, Parser, Payload, TypeRef};
+use wasmparser::{
+    BinaryReaderError, ComponentTypeRef, CoreType, Instance, ModuleTypeDeclaration, Parser,
+    Payload, TypeRef,
+};
 
 use super::outline::{Outline, own_payloads};
-use super::separate::{Memory, placeholder, section};
+use super::separate::{Memory, Separated, section, separate};
 
 /// The module that a plugin imports its memory from. A colon cannot be in a name of the component model's own, so that it
 /// is no other import's.
@@ -37,7 +39,27 @@ const MEMORY: &str = "memory";
 pub struct Lent {
     /// The component. It imports a module for each memory, under the name of [`memory_import`].
     pub component: Vec<u8>,
-    /// The modules, with the contents that the component had.
+    /// The memories, with the contents that the component had.
+    pub memories: Vec<LentMemory>,
+}
+
+/// A memory that a component imports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LentMemory {
+    /// Size at the beginning, in pages of 64 KiB.
+    pub minimum: u64,
+    /// Maximum size in pages.
+    pub maximum: Option<u64>,
+    /// Address of the content.
+    pub offset: u32,
+    /// The content. Everything else is zero.
+    pub content: Vec<u8>,
+}
+
+/// What a component that imports its memories needs.
+#[derive(Debug)]
+pub struct Wanted {
+    /// An empty module for each memory that it imports, to check the component with.
     pub memories: Vec<Vec<u8>>,
     /// Number of memories that an instance of the component has, with those that it imports.
     pub memory_count: u32,
@@ -55,8 +77,7 @@ pub fn memory_import(memory: usize) -> String {
 struct Lending {
     /// The type of the import.
     kind: MemoryType,
-    /// The module that has the memory instead.
-    memory: Vec<u8>,
+    memory: LentMemory,
 }
 
 /// What the modules of a component ask of memories that they import. The code of a plugin does not depend on the size of its
@@ -75,8 +96,7 @@ struct Lender {
     memories: u32,
 }
 
-/// Lets a component import the memories that one segment of data fills, and that are not larger than they need to be.
-/// Other memories stay where they are. Returns `None` if there is no such memory, or if the component refers to modules
+/// Lets a component import the memories whose contents can be separated. Other memories stay where they are. Returns `None` if there is no such memory, or if the component refers to modules
 /// in ways that this step does not follow.
 ///
 /// # Errors
@@ -100,13 +120,6 @@ pub fn lent(component: &[u8]) -> Result<Option<Lent>, Error> {
     if lendings.is_empty() {
         return Ok(None);
     }
-    let (mut memory_count, mut table_count) = (0, 0);
-    for (_, module) in outline.instantiated() {
-        let module = outline.modules.get(module as usize).copied();
-        let (memories, tables) = counted(module.unwrap_or_default())?;
-        memory_count += memories;
-        table_count += tables;
-    }
     let mut lender = Lender {
         memories: u32::try_from(lendings.len()).unwrap_or(u32::MAX),
         numbers,
@@ -115,9 +128,93 @@ pub fn lent(component: &[u8]) -> Result<Option<Lent>, Error> {
     Ok(component.map(|component| Lent {
         component,
         memories: lendings.into_iter().map(|lending| lending.memory).collect(),
-        memory_count,
-        table_count,
     }))
+}
+
+/// Lets a component import its memories, and separates the contents of the other ones.
+///
+/// # Errors
+/// When the component cannot be read.
+pub fn parted(component: &[u8]) -> Result<Separated, Error> {
+    let Some(Lent {
+        component,
+        memories,
+    }) = lent(component)?
+    else {
+        return Ok(separate(component)?);
+    };
+    Ok(Separated {
+        memories,
+        ..separate(&component)?
+    })
+}
+
+/// Returns what a component needs that imports its memories, or `None` if it imports no modules.
+///
+/// # Errors
+/// When the component cannot be read.
+pub fn wanted(component: &[u8]) -> Result<Option<Wanted>, BinaryReaderError> {
+    // The type of each module that is imported, and then the modules of the component.
+    let (mut types, mut modules) = (Vec::new(), Vec::new());
+    let mut wanted = Wanted {
+        memories: Vec::new(),
+        memory_count: 0,
+        table_count: 0,
+    };
+    for payload in own_payloads(component) {
+        match payload? {
+            Payload::CoreTypeSection(section) => {
+                for kind in section {
+                    types.push(asked_memory(&kind?));
+                }
+            }
+            Payload::ComponentImportSection(section) => {
+                for import in section {
+                    if let ComponentTypeRef::Module(kind) = import?.ty {
+                        let memory = types.get(kind as usize).copied().flatten();
+                        let memory = memory.unwrap_or_default();
+                        wanted.memories.push(LentMemory::empty(memory).module());
+                        modules.push((1, 0));
+                    }
+                }
+            }
+            Payload::ModuleSection {
+                unchecked_range, ..
+            } => {
+                // If the bytes are cut short, the parser reaches their end and reports it.
+                let module = component.get(unchecked_range).unwrap_or_default();
+                modules.push(counted(module)?);
+            }
+            Payload::InstanceSection(section) => {
+                for instance in section {
+                    if let Instance::Instantiate { module_index, .. } = instance? {
+                        let module = modules.get(module_index as usize);
+                        let (memories, tables) = module.copied().unwrap_or_default();
+                        wanted.memory_count = wanted.memory_count.saturating_add(memories);
+                        wanted.table_count = wanted.table_count.saturating_add(tables);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((!wanted.memories.is_empty()).then_some(wanted))
+}
+
+/// The size of the memory that a module of this type exports.
+fn asked_memory(kind: &CoreType<'_>) -> Option<u64> {
+    let CoreType::Module(declarations) = kind else {
+        return None;
+    };
+    declarations
+        .iter()
+        .find_map(|declaration| match declaration {
+            ModuleTypeDeclaration::Export {
+                ty: TypeRef::Memory(memory),
+                ..
+            } => Some(memory.initial),
+            _ => None,
+        })
 }
 
 /// The number of memories and of tables that a module has of its own.
@@ -133,21 +230,40 @@ fn counted(module: &[u8]) -> Result<(u32, u32), BinaryReaderError> {
     Ok((memories, tables))
 }
 
-// === impl Lent ===
+// === impl LentMemory ===
 
-impl Lent {
-    /// Fills an image that was separated from the component into a memory that is not compiled. Returns false if there is
-    /// no place for it.
-    pub fn fill(&mut self, number: usize, image: &[u8]) -> bool {
-        let placeholder = placeholder(number, image.len());
-        let places = self.memories.iter_mut().filter_map(|memory| {
-            let place = memory
-                .windows(placeholder.len())
-                .position(|bytes| *bytes == *placeholder)?;
-            memory.get_mut(place..place + image.len())
+impl LentMemory {
+    fn empty(minimum: u64) -> Self {
+        Self {
+            minimum,
+            maximum: None,
+            offset: 0,
+            content: Vec::new(),
+        }
+    }
+
+    /// Writes the module that has the memory. It has nothing else.
+    #[must_use]
+    pub fn module(&self) -> Vec<u8> {
+        let mut memories = MemorySection::new();
+        memories.memory(MemoryType {
+            minimum: self.minimum,
+            maximum: self.maximum,
+            memory64: false,
+            shared: false,
+            page_size_log2: None,
         });
-        let filled = places.map(|place| place.copy_from_slice(image));
-        filled.count() == 1
+        let mut exports = ExportSection::new();
+        exports.export(MEMORY, ExportKind::Memory, 0);
+        let mut module = Module::new();
+        module.section(&memories).section(&exports);
+        if !self.content.is_empty() {
+            let mut data = DataSection::new();
+            let address = ConstExpr::i32_const(self.offset.cast_signed());
+            data.active(0, &address, self.content.iter().copied());
+            module.section(&data);
+        }
+        module.finish()
     }
 }
 
@@ -175,14 +291,17 @@ impl Asked {
     }
 
     /// The type under which a memory is imported.
-    fn of(&self, memory: MemoryType) -> MemoryType {
-        if self.is_limited {
-            return memory;
-        }
+    fn of(&self, memory: &LentMemory) -> MemoryType {
+        let (minimum, maximum) = match self.is_limited {
+            true => (memory.minimum, memory.maximum),
+            false => (memory.minimum.min(self.minimum), None),
+        };
         MemoryType {
-            minimum: memory.minimum.min(self.minimum),
-            maximum: None,
-            ..memory
+            minimum,
+            maximum,
+            memory64: false,
+            shared: false,
+            page_size_log2: None,
         }
     }
 }
@@ -195,36 +314,19 @@ impl Lending {
         let Some(memory) = Memory::read(module)? else {
             return Ok(None);
         };
-        let (&[(offset, content)], false) = (memory.segments(), imports_from(module, MODULE)?)
-        else {
+        let (Some(image), false) = (memory.image(), imports_from(module, MODULE)?) else {
             return Ok(None);
         };
-        let Ok(offset) = u32::try_from(offset) else {
-            return Ok(None);
+        let kind = memory.kind();
+        let memory = LentMemory {
+            minimum: kind.initial,
+            maximum: kind.maximum,
+            offset: image.offset.cast_unsigned(),
+            content: image.content,
         };
-        let memory = memory.kind();
-        let kind = MemoryType {
-            minimum: memory.initial,
-            maximum: memory.maximum,
-            memory64: false,
-            shared: false,
-            page_size_log2: None,
-        };
-        let mut memories = MemorySection::new();
-        memories.memory(kind);
-        let mut exports = ExportSection::new();
-        exports.export(MEMORY, ExportKind::Memory, 0);
-        let mut data = DataSection::new();
-        data.active(
-            0,
-            &ConstExpr::i32_const(offset.cast_signed()),
-            content.iter().copied(),
-        );
-        let mut lent = Module::new();
-        lent.section(&memories).section(&exports).section(&data);
         Ok(Some(Self {
-            kind: asked.of(kind),
-            memory: lent.finish(),
+            kind: asked.of(&memory),
+            memory,
         }))
     }
 }
@@ -316,7 +418,7 @@ impl Lender {
             kind.export(MEMORY, EntityType::Memory(lending.kind));
             types.ty().module(&kind);
             let name = memory_import(number as usize);
-            imports.import(&*name, ComponentTypeRef::Module(number));
+            imports.import(&*name, wasm_encoder::ComponentTypeRef::Module(number));
             instances.instantiate(number, std::iter::empty::<(&str, ModuleArg)>());
         }
         lent.section(&types).section(&imports).section(&instances);

@@ -21,8 +21,8 @@ pub mod trim;
 
 pub use componentize::{ComponentizeError, componentize, exports, imports};
 pub use flatten::flattened;
-pub use lend::{Lent, lent, memory_import};
+pub use lend::{Lent, LentMemory, Wanted, lent, memory_import, parted, wanted};
 pub use order::ordered;
-pub use separate::{Separated, Slot, SlotError, separate, slots};
+pub use separate::{Separated, SlotError, separate, slots};
 pub use shim::without_shim;
 pub use trim::{Missing, trim};

@@ -18,10 +18,10 @@ use wasm_encoder::{
 };
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
+use super::lend::LentMemory;
 use super::outline::own_payloads;
 pub(super) use image::Memory;
-pub(super) use slots::placeholder;
-pub use slots::{Slot, SlotError, slots};
+pub use slots::{SlotError, slots};
 
 /// A component without the contents of its memories.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Separated {
     pub component: Vec<u8>,
     /// The contents of memories, in the order of their modules.
     pub images: Vec<Vec<u8>>,
+    /// The memories that the component imports.
+    pub memories: Vec<LentMemory>,
 }
 
 /// Separates the contents of memories from a component. Memories stay as they are if the host would not initialise them
@@ -60,6 +62,7 @@ pub fn separate(component: &[u8]) -> Result<Separated, BinaryReaderError> {
     Ok(Separated {
         component: separated.finish(),
         images,
+        memories: Vec::new(),
     })
 }
 

@@ -6,13 +6,12 @@ use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::images::ImageVerifier;
-use tollgate_component::Lent;
+use tollgate_component::wanted;
 use tollgate_config::lookup::Lookups;
 use tollgate_config::{Access, Capability, Images, Limits, PluginName};
 use tollgate_lookups::Granted;
 use wasmparser::{Instance, Parser, Payload};
-use wasmtime::Module;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{Component, InstancePre};
 
 use super::access::{self, Grant};
 use super::answers::Answers;
@@ -51,7 +50,8 @@ pub struct Guest {
 /// The code of a plugin, linked for an engine. Calls that have begun keep theirs when other code takes its place.
 pub(super) struct Linked {
     pub(super) runtime: Arc<Runtime>,
-    parts: Parts,
+    /// Keeps the component, which other plugins can then find.
+    _component: Arc<Component>,
     pub(super) instance: InstancePre<CallState>,
     pub(super) lifecycle: EveryPluginIndices,
     pub(super) mutate: Option<Export<(), (Mutation,)>>,
@@ -223,7 +223,7 @@ impl Linked {
             .map_err(mismatch)?;
         Ok(Self {
             runtime: engine.runtime.clone(),
-            parts,
+            _component: parts.component,
             instance,
             lifecycle,
             mutate,
@@ -260,28 +260,34 @@ impl Guest {
         Self::of(engine, name, parts, configured, capabilities, limits)
     }
 
-    /// Compiles a component that imports its memories, and links it with them. The compiler can crash here, too.
+    /// Compiles a component that imports its memories, and links it with modules of these memories. The compiler can crash
+    /// here, too.
     ///
     /// # Errors
     /// As for [`Self::link`].
     pub fn link_lent(
         engine: &Engine,
         name: PluginName,
-        lent: &Lent,
+        component: &[u8],
+        memories: &[Vec<u8>],
         configured: ConfiguredBy,
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
-        let mut needs = Needs::of(&lent.component);
+        let mut needs = Needs::of(component);
         // The plugin did not ask for the instances of its memories.
-        let lent_instances = u32::try_from(lent.memories.len()).unwrap_or(u32::MAX);
+        let lent_instances = u32::try_from(memories.len()).unwrap_or(u32::MAX);
         needs.instances = needs.instances.saturating_sub(lent_instances);
         needs.fit(&limits)?;
-        within((lent.memory_count, lent.table_count), &limits)?;
+        // Once it is compiled, wasmtime no longer counts for a component that imports modules.
+        let wanted = wanted(component).map_err(|error| GuestError::Invalid(error.into()))?;
+        if let Some(wanted) = wanted {
+            within((wanted.memory_count, wanted.table_count), &limits)?;
+        }
         let compile = || {
-            let memories = lent.memories.iter().map(|memory| engine.memory(memory));
+            let memories = memories.iter().map(|memory| engine.memory(memory));
             Ok(Parts {
-                component: Arc::new(engine.component(&lent.component)?),
+                component: Arc::new(engine.component(component)?),
                 memories: memories.collect::<wasmtime::Result<_>>()?,
             })
         };
@@ -429,17 +435,9 @@ impl Guest {
         self.lookups.granted()
     }
 
-    /// Serialises the parts of the compiled code, for an engine with the same settings. The component is the first.
-    pub fn code(&self) -> wasmtime::Result<Vec<Vec<u8>>> {
-        let linked = self.linked.load();
-        let Parts {
-            component,
-            memories,
-        } = &linked.parts;
-        let memories = memories.iter().map(Module::serialize);
-        std::iter::once(component.serialize())
-            .chain(memories)
-            .collect()
+    /// Serialises the compiled code of the component, for an engine with the same settings.
+    pub fn code(&self) -> wasmtime::Result<Vec<u8>> {
+        self.linked.load().instance.component().serialize()
     }
 
     /// Whether the code is only there until the optimised code is ready.

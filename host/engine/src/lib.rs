@@ -49,6 +49,7 @@ use tokio::sync::Semaphore;
 use tollgate_admission::access::Authorizer;
 use tollgate_admission::images::ImageVerifier;
 use tollgate_admission::namespaces::Namespaces;
+use tollgate_component::LentMemory;
 use tollgate_config::{Capability, Limits, TenantBudget};
 use tollgate_json::document::{Account, Room};
 use tollgate_lookups::Tables;
@@ -602,9 +603,18 @@ impl Engine {
         Component::from_binary(self.wasmtime(), bytes)
     }
 
-    /// Compiles the module of a memory. It has no code, so the compiler only lays its contents out.
+    /// Compiles the module of a memory.
     pub(crate) fn memory(&self, bytes: &[u8]) -> wasmtime::Result<Module> {
         Module::from_binary(self.wasmtime(), bytes)
+    }
+
+    /// Compiles the module of a memory that a component imports, and serialises it. The host itself writes the module: it
+    /// has a memory and its contents, and no code, so the compiler only lays the contents out.
+    ///
+    /// # Errors
+    /// When the contents or the size do not fit into a memory.
+    pub fn memory_code(&self, memory: &LentMemory) -> wasmtime::Result<Vec<u8>> {
+        self.wasmtime().precompile_module(&memory.module())
     }
 
     /// Maps compiled code from its files. Plugins with the same component share its mapping.
@@ -642,8 +652,8 @@ impl Engine {
         reason = "wasmtime trusts the code that it is handed; `Code` is made of nothing but what a compiling child wrote"
     )]
     fn mapped_memory(&self, code: &Code) -> wasmtime::Result<Module> {
-        // SAFETY: as for the component. The host has filled contents of the plugin's memory in, at a place that the
-        // compiling child named and that lies within the file: data, which nothing executes.
+        // SAFETY: as for the component, except that this process made the code (`memory_code`), of a module that it wrote
+        // itself and that has no functions. The contents of the memory are data, which nothing executes.
         unsafe { Module::deserialize_file(self.wasmtime(), code.path()) }
     }
 

@@ -20,10 +20,10 @@ pub(crate) struct Memory<'m> {
 }
 
 /// The contents of a memory from one page to another.
-pub(super) struct Image {
+pub(crate) struct Image {
     /// Address of the first byte. The bits of an unsigned number.
-    pub(super) offset: i32,
-    pub(super) content: Vec<u8>,
+    pub(crate) offset: i32,
+    pub(crate) content: Vec<u8>,
 }
 
 // === impl Memory ===
@@ -99,14 +99,9 @@ impl<'m> Memory<'m> {
         self.kind
     }
 
-    /// The data segments, each with its address.
-    pub(crate) fn segments(&self) -> &[(u64, &'m [u8])] {
-        &self.segments
-    }
-
     /// Builds the image of the memory. Returns `None` if the memory is empty, or if it consists of zeros for the greater
     /// part: the host initialises such memories segment by segment.
-    pub(super) fn image(&self) -> Option<Image> {
+    pub(crate) fn image(&self) -> Option<Image> {
         let written = || self.segments.iter().filter(|(_, data)| !data.is_empty());
         let first = written().map(|(offset, _)| *offset).min()?;
         let ends = written().map(|(offset, data)| offset + data.len() as u64);

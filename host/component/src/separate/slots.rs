@@ -18,7 +18,7 @@ pub struct SlotError {
 }
 
 /// The content that stands for an image until the image is filled in. An image has at least one page.
-pub(crate) fn placeholder(image: usize, bytes: usize) -> Vec<u8> {
+pub(super) fn placeholder(image: usize, bytes: usize) -> Vec<u8> {
     let mut content = MARK.to_vec();
     content.extend_from_slice(&(image as u64).to_le_bytes());
     content.extend_from_slice(&(bytes as u64).to_le_bytes());
@@ -27,40 +27,25 @@ pub(crate) fn placeholder(image: usize, bytes: usize) -> Vec<u8> {
     content
 }
 
-/// The place of an image in compiled code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// The number of the part of the code.
-    pub part: usize,
-    /// The first byte of the image in that part.
-    pub offset: u64,
-}
-
-/// Finds the place of each image in the parts of the code of a separated component. `images` are the sizes of the images.
+/// Finds the place of each image in the code of a separated component. `images` are the sizes of the images.
 ///
 /// # Errors
 /// When the code does not have exactly one place for each image. A plugin could contain the same bytes on purpose.
-pub fn slots<P: AsRef<[u8]>>(parts: &[P], images: &[u64]) -> Result<Vec<Slot>, SlotError> {
+pub fn slots(code: &[u8], images: &[u64]) -> Result<Vec<u64>, SlotError> {
     let sizes = images.iter().enumerate();
-    let longest = parts.iter().map(|part| part.as_ref().len()).max();
     sizes
         .map(|(image, bytes)| {
             let placeholder = usize::try_from(*bytes)
                 .ok()
-                .filter(|bytes| (ALIGNMENT..=longest.unwrap_or(0)).contains(bytes))
+                .filter(|bytes| (ALIGNMENT..=code.len()).contains(bytes))
                 .map(|bytes| placeholder(image, bytes))
                 .ok_or(SlotError { image, found: 0 })?;
-            let mut places = Vec::new();
-            for (part, code) in parts.iter().map(AsRef::as_ref).enumerate() {
-                let offsets = (0..code.len()).step_by(ALIGNMENT);
-                let found = offsets.filter(|offset| code[*offset..].starts_with(&placeholder));
-                places.extend(found.map(|offset| Slot {
-                    part,
-                    offset: offset as u64,
-                }));
-            }
+            let places = (0..code.len()).step_by(ALIGNMENT);
+            let places: Vec<_> = places
+                .filter(|place| code[*place..].starts_with(&placeholder))
+                .collect();
             match places[..] {
-                [place] => Ok(place),
+                [place] => Ok(place as u64),
                 _ => Err(SlotError {
                     image,
                     found: places.len(),

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use futures_util::FutureExt as _;
 use tollgate_admission::Phase;
 use tollgate_admission::review::decode::decode;
-use tollgate_component::{Lent, Separated, componentize, lent, separate, trim, without_shim};
+use tollgate_component::{Lent, LentMemory, componentize, lent, trim, without_shim};
 use tollgate_config::{Limits, PluginName};
 pub use tollgate_engine::bindings::types::Configured;
 use tollgate_engine::{
@@ -255,7 +255,7 @@ impl Rewriting {
             _ => ("the snapshot", snapshot.clone()),
         };
         let forms = [step, ("the served component", served.clone())];
-        let lent = lent_with_contents(&served)?;
+        let lent = lent(&served).context("cannot lend the memories")?;
         let mut alike = Alike {
             is_joined: joined.is_some(),
             is_lent: lent.is_some(),
@@ -393,8 +393,16 @@ impl Rewriting {
     }
 
     fn link_lent(&self, lent: &Lent, fuel: u64) -> Result<Guest, tollgate_engine::GuestError> {
-        let (engine, limits) = (&self.engine, self.limits_with(fuel));
-        Guest::link_lent(engine, name(), lent, ConfiguredBy::Snapshot, [], limits)
+        let memories: Vec<_> = lent.memories.iter().map(LentMemory::module).collect();
+        Guest::link_lent(
+            &self.engine,
+            name(),
+            &lent.component,
+            &memories,
+            ConfiguredBy::Snapshot,
+            [],
+            self.limits_with(fuel),
+        )
     }
 
     fn limits_with(&self, fuel: u64) -> Arc<Limits> {
@@ -472,19 +480,6 @@ impl fmt::Display for Observed {
 
 fn name() -> PluginName {
     PluginName::parse("generated").expect("the name is valid")
-}
-
-/// Lets a component import its memories, and fills their contents in, as the host does with compiled code.
-fn lent_with_contents(component: &[u8]) -> anyhow::Result<Option<Lent>> {
-    let Separated { component, images } =
-        separate(component).context("cannot separate the component")?;
-    let Some(mut lent) = lent(&component).context("cannot lend the memories")? else {
-        return Ok(None);
-    };
-    for (number, image) in images.iter().enumerate() {
-        anyhow::ensure!(lent.fill(number, image), "image {number} has no place");
-    }
-    Ok(Some(lent))
 }
 
 fn same<T: PartialEq + fmt::Debug>(what: &str, before: &T, after: &T) -> anyhow::Result<()> {

@@ -23,7 +23,7 @@ use tollgate_config::PluginName;
 use tollgate_engine::{ConfiguredBy, Engine, EngineSettings, Guest, GuestError, Tier};
 
 use super::protocol::{Line, Order, Stage, Task};
-use tollgate_component::{Lent, componentize, flattened, ordered};
+use tollgate_component::{componentize, flattened, ordered};
 
 /// The argument that a host starts a child with.
 pub const SUBCOMMAND: &str = "prepare";
@@ -35,8 +35,8 @@ pub const CHILD_VARIABLE: &str = "TOLLGATE_PREPARE";
 struct Outcome {
     line: Line,
     bytes: Vec<u8>,
-    /// What follows the bytes: the contents of memories that were separated from them, or the modules of memories.
-    images: Vec<Vec<u8>>,
+    /// The contents of memories that were separated from the bytes. They follow the bytes.
+    contents: Vec<Vec<u8>>,
 }
 
 struct Refusal {
@@ -125,11 +125,12 @@ impl<'o> Workshop<'o> {
     }
 
     /// Compiles and links a component that imports its memories, as the host would.
-    fn link_lent(&self, lent: &Lent) -> Result<Guest, GuestError> {
+    fn link_lent(&self, component: &[u8], memories: &[Vec<u8>]) -> Result<Guest, GuestError> {
         Guest::link_lent(
             &self.engine,
             self.name.clone(),
-            lent,
+            component,
+            memories,
             ConfiguredBy::Snapshot,
             self.order.capabilities.iter().copied(),
             Arc::new(self.order.limits.clone()),
@@ -210,7 +211,6 @@ impl<W: Write> Reporter<W> {
         self.line(&Line::Compiled {
             code_bytes: code.len() as u64,
             fallback,
-            memories: Vec::new(),
             places: Vec::new(),
         })?;
         self.0.write_all(code)?;
@@ -227,12 +227,12 @@ impl<W: Write> Reporter<W> {
             Ok(Outcome {
                 line,
                 bytes,
-                images,
+                contents,
             }) => {
                 self.line(&line)?;
                 self.0.write_all(&bytes)?;
-                for image in images {
-                    self.0.write_all(&image)?;
+                for content in contents {
+                    self.0.write_all(&content)?;
                 }
                 Ok(self.0.flush()?)
             }

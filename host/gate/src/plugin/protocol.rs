@@ -13,6 +13,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use tollgate_admission::text::{Limit, one_line};
+use tollgate_component::LentMemory;
 use tollgate_config::{Capability, Limits};
 use tollgate_engine::Tier;
 
@@ -106,8 +107,8 @@ pub(super) enum Line {
     },
     /// The child has begun a stage.
     Stage(Stage),
-    /// The child has described the plugin, and configured it if ordered to. `component_bytes` bytes follow, and then the
-    /// images of these sizes.
+    /// The child has described the plugin, and configured it if ordered to. `component_bytes` bytes follow, then the images
+    /// of these sizes, and then the contents of the memories that the component imports.
     #[serde(rename_all = "camelCase")]
     Configured {
         manifest: Manifest,
@@ -115,6 +116,8 @@ pub(super) enum Line {
         component_bytes: u64,
         #[serde(default)]
         images: Vec<u64>,
+        #[serde(default)]
+        memories: Vec<MemoryLine>,
     },
     /// The child has separated the contents of memories from a component. `component_bytes` bytes follow, and then the
     /// images of these sizes. Without images, nothing follows: the plugin is compiled as a whole.
@@ -123,19 +126,16 @@ pub(super) enum Line {
         component_bytes: u64,
         images: Vec<u64>,
     },
-    /// The child has compiled a component. `code_bytes` bytes follow, and then the modules of memories of these sizes.
-    /// From a child that then runs guest code, this is the code for that, and 0 bytes follow if it is too large.
+    /// The child has compiled a component. `code_bytes` bytes follow. From a child that then runs guest code, this is the
+    /// code for that, and 0 bytes follow if it is too large.
     #[serde(rename_all = "camelCase")]
     Compiled {
         code_bytes: u64,
-        /// Sizes of the compiled modules of the memories that the component imports.
-        #[serde(default)]
-        memories: Vec<u64>,
         /// The reason why the component was not instrumented although the order asked for it.
         fallback: Option<String>,
         /// Place of each image in the code.
         #[serde(default)]
-        places: Vec<Place>,
+        places: Vec<u64>,
     },
     /// The plugin cannot be loaded.
     #[serde(rename_all = "camelCase")]
@@ -148,14 +148,18 @@ pub(super) enum Line {
     },
 }
 
-/// The place of an image in compiled code.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+/// A memory that the component imports, without its content.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Place {
-    /// 0 for the component, or the number of the memory's module, counted from 1.
-    pub(super) part: usize,
-    /// First byte of the image in that part.
-    pub(super) offset: u64,
+pub(super) struct MemoryLine {
+    /// Size at the beginning, in pages of 64 KiB.
+    pub(super) minimum: u64,
+    /// Maximum size in pages.
+    pub(super) maximum: Option<u64>,
+    /// Address of the content.
+    pub(super) offset: u32,
+    /// Size of the content in bytes.
+    pub(super) bytes: u64,
 }
 
 /// The stages of preparing a plugin.
@@ -239,6 +243,28 @@ impl Manifest {
                 .take(MAX_LABELS)
                 .map(label)
                 .collect(),
+        }
+    }
+}
+
+// === impl MemoryLine ===
+
+impl MemoryLine {
+    pub(super) fn of(memory: &LentMemory) -> Self {
+        Self {
+            minimum: memory.minimum,
+            maximum: memory.maximum,
+            offset: memory.offset,
+            bytes: memory.content.len() as u64,
+        }
+    }
+
+    pub(super) fn with(self, content: Vec<u8>) -> LentMemory {
+        LentMemory {
+            minimum: self.minimum,
+            maximum: self.maximum,
+            offset: self.offset,
+            content,
         }
     }
 }

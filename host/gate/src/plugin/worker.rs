@@ -46,7 +46,7 @@ use turns::Turns;
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
 use tollgate_component::Separated;
 use tollgate_config::Capability;
-use tollgate_engine::{Compiled, Key, Store, Tier};
+use tollgate_engine::{Compiled, Engine, Key, Store, Tier};
 
 /// Factor by which the wall-clock limit exceeds the CPU limit. The child is niced, and the machine may be busy.
 const WALL_FACTOR: u32 = 4;
@@ -69,7 +69,6 @@ const MIN_ONCE_BYTES: u64 = 4 << 20;
 const ONCE: [Tier; 2] = [Tier::Baseline, Tier::Once];
 
 /// Starts children that prepare plugins.
-#[derive(Debug)]
 pub(super) struct Worker {
     spares: Spares,
     max_component_bytes: u64,
@@ -80,6 +79,8 @@ pub(super) struct Worker {
     /// Compilations that other plugins with the same bytes wait for.
     compiling: Turns<Key>,
     store: Arc<Store>,
+    /// The engine that the code is for.
+    engine: Engine,
     /// Identity of this program and its engine. Stored code is reused only for the same identity. `None` if it is
     /// unknown: then nothing is stored or reused.
     host: Option<Vec<u8>>,
@@ -179,6 +180,9 @@ pub enum PrepareError {
         /// The limit as a multiple of `engine.maxPlugin`.
         factor: u64,
     },
+    /// The host could not lay out a memory that the component imports.
+    #[error("the memory of the prepared component cannot be used: {0}")]
+    Memory(String),
     /// The host could not start the child, read from it, or write its code.
     #[error("failed to run the process that prepares the plugin")]
     Process(#[from] std::io::Error),
@@ -249,13 +253,14 @@ impl<'b> Plugin<'b> {
 // === impl Worker ===
 
 impl Worker {
-    /// Creates a worker that keeps code in `store`. `compatibility` identifies the engines that can run the code.
+    /// Creates a worker that keeps code for an engine in `store`.
     pub(super) fn new(
         executable: PathBuf,
         max_plugin_bytes: u64,
         store: Store,
-        compatibility: [u8; 32],
+        engine: Engine,
     ) -> Self {
+        let compatibility = engine.compatibility();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let host = identity(&executable).map(|program| [&program[..], &compatibility].concat());
         Self {
@@ -266,6 +271,7 @@ impl Worker {
             lanes: Lanes::new(processors),
             compiling: Turns::default(),
             store: Arc::new(store),
+            engine,
             host,
             logged_missing: AtomicBool::new(false),
         }
@@ -463,7 +469,7 @@ impl Worker {
                     uninstrumented,
                 }) = receiver.await
                 {
-                    self.keep(key, &uninstrumented, &code).end().await;
+                    self.keep(key, &uninstrumented, &code.into()).end().await;
                     drop(turn.take());
                 }
             };

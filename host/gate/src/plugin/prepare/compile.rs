@@ -3,12 +3,11 @@
 use std::io::Write;
 
 use tollgate_admission::chain;
-use tollgate_component::{Separated, Slot, lent, separate, slots};
-use tollgate_engine::{Guest, GuestError, Tier};
+use tollgate_component::{Separated, Wanted, separate, slots, wanted};
 use wasmtime_wizer::Wizer;
 
 use super::{Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, sizes};
-use crate::plugin::protocol::{Line, Order, Place, Stage};
+use crate::plugin::protocol::{Line, Order, Stage};
 
 /// Compiles a component. `images` are the sizes of the images that were separated from it.
 pub(super) fn compile(
@@ -20,43 +19,27 @@ pub(super) fn compile(
 ) -> Result<Outcome, Refusal> {
     let _ = reporter.stage(stage);
     let workshop = Workshop::open(order, order.tier)?;
-    let lent = match order.tier {
-        Tier::Serving | Tier::Portable | Tier::Interim => attempted(|| lent(component)).flatten(),
-        // Another child runs the code, and takes it in one piece.
-        Tier::Once | Tier::Baseline => None,
-    };
-    let lent = lent.and_then(|lent| compiled(|| workshop.link_lent(&lent)).ok());
-    let compiled = match lent {
-        Some(parts) => Ok(parts),
-        None => compiled(|| workshop.link(component)),
-    };
-    let parts = compiled.map_err(|reason| stage.refuses(reason))?;
-    let slots = slots(&parts, images).map_err(|error| stage.refuses(error))?;
-    let places = slots
-        .into_iter()
-        .map(|Slot { part, offset }| Place { part, offset });
-    let places = places.collect();
-    let mut parts = parts.into_iter();
-    let bytes = parts.next().unwrap_or_default();
-    let memories: Vec<_> = parts.collect();
+    // A component that cannot be read imports nothing, and is refused when it is compiled.
+    let wanted = attempted(|| wanted(component)).flatten();
+    let bytes = caught(|| {
+        let guest = match &wanted {
+            Some(Wanted { memories, .. }) => workshop.link_lent(component, memories),
+            None => workshop.link(component),
+        };
+        let guest = guest.map_err(|error| chain(&error))?;
+        guest.code().map_err(|error| format!("{error:#}"))
+    })
+    .map_err(|reason| stage.refuses(reason))?;
+    let places = slots(&bytes, images).map_err(|error| stage.refuses(error))?;
     let line = Line::Compiled {
         code_bytes: bytes.len() as u64,
-        memories: sizes(&memories),
         fallback: None,
         places,
     };
     Ok(Outcome {
         line,
         bytes,
-        images: memories,
-    })
-}
-
-/// Compiles a plugin, and returns the parts of its code.
-fn compiled(link: impl FnOnce() -> Result<Guest, GuestError>) -> Result<Vec<Vec<u8>>, String> {
-    caught(|| {
-        let guest = link().map_err(|error| chain(&error))?;
-        guest.code().map_err(|error| format!("{error:#}"))
+        contents: Vec::new(),
     })
 }
 
@@ -76,7 +59,9 @@ pub(super) fn separated(
     };
     let separated = component.and_then(|component| attempted(|| separate(&component)));
     let (component, images) = match separated {
-        Some(Separated { component, images }) if !images.is_empty() => (component, images),
+        Some(Separated {
+            component, images, ..
+        }) if !images.is_empty() => (component, images),
         _ => (Vec::new(), Vec::new()),
     };
     let line = Line::Separated {
@@ -86,6 +71,6 @@ pub(super) fn separated(
     Ok(Outcome {
         line,
         bytes: component,
-        images,
+        contents: images,
     })
 }

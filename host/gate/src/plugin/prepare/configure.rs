@@ -17,8 +17,10 @@ use super::patience::{MAX_SLEEP, Slept, patiently};
 use super::{
     Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, panic_text, sizes,
 };
-use crate::plugin::protocol::{Line, Manifest, ManifestRule, Order, Rewriting, Stage, Task};
-use tollgate_component::{Separated, separate, without_shim};
+use crate::plugin::protocol::{
+    Line, Manifest, ManifestRule, MemoryLine, Order, Rewriting, Stage, Task,
+};
+use tollgate_component::{Separated, parted, without_shim};
 
 /// Factor by which the fuel of `describe` and `configure` exceeds that of a call. The two run only once.
 const LOAD_FUEL_FACTOR: u64 = 20;
@@ -85,8 +87,6 @@ fn hand_over(
     let code = guest
         .code()
         .map_err(|error| Stage::Compile.refuses(format!("{error:#}")))?;
-    // Guests that this child makes have one part.
-    let code = code.concat();
     let fits = code.len() as u64 <= order.max_code_bytes;
     // If the host is gone, the next read or write ends this process.
     let _ = reporter.code(if fits { &code } else { &[] }, uninstrumented);
@@ -94,16 +94,24 @@ fn hand_over(
 }
 
 fn configured(manifest: Manifest, separated: Separated, fallback: Option<String>) -> Outcome {
-    let Separated { component, images } = separated;
+    let Separated {
+        component,
+        images,
+        memories,
+    } = separated;
     Outcome {
         line: Line::Configured {
             manifest,
             fallback,
             component_bytes: component.len() as u64,
             images: sizes(&images),
+            memories: memories.iter().map(MemoryLine::of).collect(),
         },
         bytes: component,
-        images,
+        contents: images
+            .into_iter()
+            .chain(memories.into_iter().map(|memory| memory.content))
+            .collect(),
     }
 }
 
@@ -112,6 +120,7 @@ fn whole(component: Vec<u8>) -> Separated {
     Separated {
         component,
         images: Vec::new(),
+        memories: Vec::new(),
     }
 }
 
@@ -292,7 +301,7 @@ impl<'a> Configuring<'a> {
         let component = match (snapshot, self.rewriting) {
             (Some(snapshot), Rewriting::Trimmed) => {
                 let trimmed = trimmed(&snapshot).unwrap_or(snapshot);
-                attempted(|| separate(&trimmed)).unwrap_or_else(|| whole(trimmed))
+                attempted(|| parted(&trimmed)).unwrap_or_else(|| whole(trimmed))
             }
             (Some(snapshot), _) => whole(snapshot),
             (None, _) => whole(component.to_vec()),

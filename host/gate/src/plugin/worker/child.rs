@@ -16,9 +16,9 @@ use super::pace::{Pace, Watched};
 use super::{
     CODE_FACTOR, COMPONENT_FACTOR, PrepareError, ProtocolError, WALL_FACTOR, Worker, blocking,
 };
-use crate::plugin::protocol::{Line, Manifest, Order, Place, Stage};
+use crate::plugin::protocol::{Line, Manifest, MemoryLine, Order, Stage};
 use tollgate_component::Separated;
-use tollgate_engine::{Code, Compiled};
+use tollgate_engine::Code;
 
 /// Maximum length of a line from the child. The longest part of a line is a manifest's schema.
 const MAX_LINE_BYTES: u64 = 4 << 20;
@@ -48,7 +48,7 @@ pub(super) struct Child<'w> {
 
 /// The code that a child has made for its own run.
 pub(super) struct HandedOver {
-    pub(super) code: Compiled,
+    pub(super) code: Arc<Code>,
     /// The reason why the code lacks the instrumentation that takes a snapshot.
     pub(super) uninstrumented: Option<String>,
 }
@@ -65,9 +65,9 @@ pub(super) enum ChildResult {
     Separated(Separated),
     /// The child compiled a component.
     Compiled {
-        code: Compiled,
+        code: Code,
         /// Place of each image in the code.
-        places: Vec<Place>,
+        places: Vec<u64>,
     },
 }
 
@@ -255,9 +255,10 @@ impl<'w> Child<'w> {
                     fallback,
                     component_bytes,
                     images,
+                    memories,
                 } => {
                     let component = self
-                        .take_component(stdout, component_bytes, &images)
+                        .take_component(stdout, component_bytes, &images, &memories)
                         .await?;
                     return Ok(component.map(|component| {
                         Ok(ChildResult::Configured {
@@ -272,35 +273,21 @@ impl<'w> Child<'w> {
                     images,
                 } => {
                     let component = self
-                        .take_component(stdout, component_bytes, &images)
+                        .take_component(stdout, component_bytes, &images, &[])
                         .await?;
                     return Ok(component.map(|component| component.map(ChildResult::Separated)));
                 }
                 Line::Compiled {
                     code_bytes,
-                    memories,
                     fallback,
                     places,
                 } => {
-                    if memories.len() > MAX_IMAGES {
-                        return Err(PrepareError::Protocol(ProtocolError::Images {
-                            limit: MAX_IMAGES,
-                        }));
-                    }
-                    let sizes = std::iter::once(code_bytes).chain(memories);
-                    let sizes: Vec<u64> = sizes.collect();
-                    let bytes = sizes.iter().copied().fold(0, u64::saturating_add);
-                    if let Err(error) = self.fits("compiled code", bytes, CODE_FACTOR) {
+                    if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
                         return Ok(Some(Err(error)));
                     }
-                    let mut parts = Vec::new();
-                    for bytes in sizes {
-                        match self.take_code(&mut stdout, bytes, heard).await? {
-                            Some(part) => parts.push(part),
-                            None => return Ok(None),
-                        }
-                    }
-                    let code = Compiled::of(parts)?;
+                    let Some(code) = self.take_code(&mut stdout, code_bytes, heard).await? else {
+                        return Ok(None);
+                    };
                     // A guest that has broken out comes too late: the child has handed the code over already.
                     let Some(handed_over) = handed_over.take() else {
                         return Ok(Some(Ok(ChildResult::Compiled { code, places })));
@@ -308,7 +295,7 @@ impl<'w> Child<'w> {
                     let uninstrumented = fallback.map(|reason| one_line(&reason, MAX_REASON));
                     // The receiver waits until this child has ended.
                     drop(handed_over.send(HandedOver {
-                        code,
+                        code: Arc::new(code),
                         uninstrumented,
                     }));
                 }
@@ -316,7 +303,7 @@ impl<'w> Child<'w> {
         }
     }
 
-    /// Reads a component and the images that were separated from it.
+    /// Reads a component, the images that were separated from it, and the contents of the memories that it imports.
     ///
     /// Returns `None` if the child ends before it has sent all of them.
     async fn take_component(
@@ -324,21 +311,24 @@ impl<'w> Child<'w> {
         mut stdout: impl AsyncBufRead + Unpin,
         bytes: u64,
         images: &[u64],
+        memories: &[MemoryLine],
     ) -> Result<Option<Result<Separated, PrepareError>>, PrepareError> {
-        let image_bytes = images.iter().copied().fold(0, u64::saturating_add);
+        let contents = memories.iter().map(|memory| memory.bytes);
+        let sizes: Vec<u64> = images.iter().copied().chain(contents).collect();
+        let image_bytes = sizes.iter().copied().fold(0, u64::saturating_add);
         let fits = self
             .fits("prepared component", bytes, 1)
             .and_then(|()| self.fits("memory of the prepared component", image_bytes, 1));
         if let Err(error) = fits {
             return Ok(Some(Err(error)));
         }
-        if images.len() > MAX_IMAGES {
+        if sizes.len() > MAX_IMAGES {
             return Err(PrepareError::Protocol(ProtocolError::Images {
                 limit: MAX_IMAGES,
             }));
         }
         let mut pieces = Vec::new();
-        for bytes in std::iter::once(bytes).chain(images.iter().copied()) {
+        for bytes in std::iter::once(bytes).chain(sizes) {
             let mut piece = Vec::new();
             let mut rest = (&mut stdout).take(bytes);
             rest.read_to_end(&mut piece).await?;
@@ -347,9 +337,16 @@ impl<'w> Child<'w> {
             }
             pieces.push(piece);
         }
+        let contents = pieces.split_off(1 + images.len());
         let images = pieces.split_off(1);
         let component = pieces.pop().unwrap_or_default();
-        Ok(Some(Ok(Separated { component, images })))
+        let memories = memories.iter().zip(contents);
+        let memories = memories.map(|(memory, content)| memory.with(content));
+        Ok(Some(Ok(Separated {
+            component,
+            images,
+            memories: memories.collect(),
+        })))
     }
 
     /// Writes the code to a file piece by piece, so that the host never holds all of it in memory.

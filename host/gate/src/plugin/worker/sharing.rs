@@ -4,17 +4,15 @@
 //! (`tollgate_component::separate`), the host finds or orders code for the rest, and fills the contents in. The host
 //! copies bytes to places that the compiling child named, and reads neither the component nor the code.
 
-use std::io;
 use std::sync::Arc;
 
-use tollgate_component::Separated;
+use tollgate_component::{LentMemory, Separated};
 use tollgate_engine::{Code, Compiled};
 
 use super::child::ChildResult;
 use super::{
     Keeping, Order, Pace, Plugin, PrepareError, ProtocolError, Stage, Task, Worker, blocking,
 };
-use crate::plugin::protocol::Place;
 
 /// Size of a plugin from which its unoptimised code is shared, too, in bytes. Below, one more child costs more than the
 /// compiler.
@@ -31,7 +29,11 @@ impl Worker {
         separated: &Separated,
         pace: &mut Pace<'_>,
     ) -> Result<Compiled, PrepareError> {
-        let Separated { component, images } = separated;
+        let Separated {
+            component,
+            images,
+            memories,
+        } = separated;
         let order = to_compile(order, stage, separated);
         let key = self.key(&order, component);
         // Plugins with the same code wait for the first of them. It has its place already, so it goes on meanwhile.
@@ -41,14 +43,15 @@ impl Worker {
         };
         let mut keeping = Keeping::default();
         let (places, code) = match self.recall(key.as_ref()).await? {
-            Some(recalled) => recalled,
+            Some((places, code)) => (places, code.component),
             None => match self
                 .child(&order)
                 .run(&order, None, component, pace)
                 .await?
             {
                 ChildResult::Compiled { code, places } => {
-                    keeping = self.keep(key, &places, &code);
+                    let code = Arc::new(code);
+                    keeping = self.keep(key, &places, &code.clone().into());
                     (places, code)
                 }
                 ChildResult::Configured { .. } | ChildResult::Separated(_) => {
@@ -60,7 +63,13 @@ impl Worker {
             keeping.end().await;
             drop(turn);
         };
-        let (filled, ()) = tokio::join!(self.filled(code, places, images), stored);
+        let filled = async {
+            Ok(Compiled {
+                component: self.filled(code, places, images).await?,
+                memories: self.memories(memories).await?,
+            })
+        };
+        let (filled, ()) = tokio::join!(filled, stored);
         filled
     }
 
@@ -111,18 +120,15 @@ impl Worker {
         }
     }
 
-    /// Fills images into the parts of the code that have places for them.
     async fn filled(
         &self,
-        code: Compiled,
-        places: Vec<Place>,
+        code: Arc<Code>,
+        places: Vec<u64>,
         images: &[Vec<u8>],
-    ) -> Result<Compiled, PrepareError> {
-        let parts = code.parts().count();
-        let known = places.iter().filter(|place| place.part < parts).count();
-        if places.len() != images.len() || known != places.len() {
+    ) -> Result<Arc<Code>, PrepareError> {
+        if places.len() != images.len() {
             return Err(PrepareError::Protocol(ProtocolError::Places {
-                places: known,
+                places: places.len(),
                 images: images.len(),
             }));
         }
@@ -131,19 +137,33 @@ impl Worker {
         }
         let (store, images) = (self.store.clone(), images.to_vec());
         let mut contents: Vec<_> = places.into_iter().zip(images).collect();
-        contents.sort_unstable_by_key(|(place, _)| place.offset);
+        contents.sort_unstable_by_key(|(place, _)| *place);
         let fill = move || {
-            let parts = code.parts().enumerate().map(|(number, part)| {
-                let of_part = contents.iter().filter(|(place, _)| place.part == number);
-                let mut contents = of_part.map(|(place, image)| (place.offset, &image[..]));
-                match contents.clone().next() {
-                    None => Ok(part.clone()),
-                    Some(_) => store.fill(part, &mut contents).map(Arc::new),
-                }
-            });
-            Compiled::of(parts.collect::<io::Result<Vec<_>>>()?)
+            let contents = contents.iter();
+            store.fill(&code, contents.map(|(place, image)| (*place, &image[..])))
         };
-        Ok(blocking(fill).await??)
+        Ok(Arc::new(blocking(fill).await??))
+    }
+
+    /// Writes the code of the memories that a component imports. The host makes it itself: it has no functions.
+    async fn memories(&self, memories: &[LentMemory]) -> Result<Vec<Arc<Code>>, PrepareError> {
+        if memories.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (store, engine, memories) =
+            (self.store.clone(), self.engine.clone(), memories.to_vec());
+        let write = move || {
+            let codes = memories.iter().map(|memory| {
+                let code = engine
+                    .memory_code(memory)
+                    .map_err(|error| PrepareError::Memory(format!("{error:#}")))?;
+                let mut writing = store.write()?;
+                writing.write(&code)?;
+                Ok(Arc::new(writing.end()?))
+            });
+            codes.collect()
+        };
+        blocking(write).await?
     }
 }
 

@@ -4,11 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
 use tollgate_config::Limits;
-use tollgate_engine::Tier;
+use tollgate_engine::{EngineSettings, Tier};
 
 use super::pace::niced;
 use super::*;
-use crate::plugin::protocol::Place;
 
 /// The output of a child that hands over the code for its own run.
 const COMPILED_ONCE: &str = r#"{"compiled":{"codeBytes":4,"fallback":null}}\nCODE"#;
@@ -20,6 +19,16 @@ fn worker(folder: &Path, script: &str) -> Worker {
     worker_of(folder, &format!("read -r order\n{script}"))
 }
 
+fn engine() -> Engine {
+    let settings = EngineSettings {
+        max_concurrent_calls: 1,
+        max_wasm_stack_bytes: 64 << 10,
+        largest: Limits::default(),
+        tier: Tier::Serving,
+    };
+    Engine::new(&settings).unwrap()
+}
+
 /// A worker whose children are all this shell script.
 fn worker_of(folder: &Path, script: &str) -> Worker {
     let program = folder.join("child");
@@ -27,7 +36,7 @@ fn worker_of(folder: &Path, script: &str) -> Worker {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
     Worker {
         max_standstill: Duration::from_secs(1),
-        ..Worker::new(program, 1 << 20, Store::new(folder, 1 << 20), [0; 32])
+        ..Worker::new(program, 1 << 20, Store::new(folder, 1 << 20), engine())
     }
 }
 
@@ -253,36 +262,35 @@ async fn rejects_component_over_size_limit() {
     assert!(matches!(error, PrepareError::TooLarge { .. }), "{error}");
 }
 
-/// A child for plugins whose code is the same and whose memory contains the name of the settings. The component has a
-/// place for one of their images, and imports the memory that has the other. `places` are what the compiling child says:
-/// the part and the offset of each image.
-fn sharing(folder: &Path, places: &[(usize, u64)]) -> String {
-    let places = places.iter().map(|&(part, offset)| Place { part, offset });
-    let places = serde_json::to_string(&places.collect::<Vec<_>>()).unwrap();
+/// A child for plugins whose code is the same and whose memory contains the name of the settings. The component has places
+/// for two images, and imports another memory. `places` are what the compiling child says.
+fn sharing(folder: &Path, places: &str) -> String {
     format!(
         r#"read -r order; printf '%s\n' "$order" >> '{log}'
         case "$order" in
         *'"configure"'*)
             case "$order" in *'{KEEPS_CODE}'*);; *) printf '{COMPILED_ONCE}';; esac
-            echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3,2]}}}}'
-            case "$order" in *first*) printf 'COMPONENTone12';; *) printf 'COMPONENTtwo34';; esac;;
+            case "$order" in *first*) pages=1;; *) pages=2;; esac
+            echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3,2],"memories":[{{"minimum":'$pages',"maximum":null,"offset":16,"bytes":6}}]}}}}'
+            case "$order" in *first*) printf 'COMPONENTone12MEMONE';; *) printf 'COMPONENTtwo34MEMTWO';; esac;;
         *'"compile"'*)
-            echo '{{"compiled":{{"codeBytes":5,"memories":[5],"fallback":null,"places":{places}}}}}'
+            echo '{{"compiled":{{"codeBytes":10,"fallback":null,"places":{places}}}}}'
             printf 'c---d--efg';;
         esac"#,
         log = folder.join("orders").display()
     )
 }
 
-/// The places of the child in which every image has one.
-const PLACES: [(usize, u64); 2] = [(0, 1), (1, 0)];
-
-/// The parts of code, with a line between them.
+/// The code of the component, and the contents of its memories, which begin with `MEM`.
 fn parts(code: &Compiled) -> std::io::Result<String> {
-    let parts = code
-        .parts()
-        .map(|part| std::fs::read_to_string(part.path()));
-    Ok(parts.collect::<Result<Vec<_>, _>>()?.join("|"))
+    let mut text = std::fs::read_to_string(code.component.path())?;
+    for memory in &code.memories {
+        let bytes = std::fs::read(memory.path())?;
+        let content = bytes.windows(6).find(|bytes| bytes.starts_with(b"MEM"));
+        text.push('|');
+        text.push_str(&String::from_utf8_lossy(content.unwrap_or_default()));
+    }
+    Ok(text)
 }
 
 /// Prepares a plugin whose settings are a text, and returns its code.
@@ -304,26 +312,32 @@ fn compilations(folder: &Path) -> usize {
 #[tokio::test]
 async fn plugins_with_other_memory_share_one_compilation() {
     let folder = tempfile::tempdir().unwrap();
-    let worker = worker_of(folder.path(), &sharing(folder.path(), &PLACES));
+    let worker = worker_of(folder.path(), &sharing(folder.path(), "[1,5]"));
     let (first, second) = tokio::join!(prepared(&worker, "first"), prepared(&worker, "second"));
-    assert_eq!(first.unwrap(), "coned|12efg");
-    assert_eq!(second.unwrap(), "ctwod|34efg");
+    assert_eq!(first.unwrap(), "coned12efg|MEMONE");
+    assert_eq!(second.unwrap(), "ctwod34efg|MEMTWO");
     assert_eq!(compilations(folder.path()), 1);
     // A restart finds the code of each of them.
-    assert_eq!(prepared(&worker, "second").await.unwrap(), "ctwod|34efg");
+    assert_eq!(
+        prepared(&worker, "second").await.unwrap(),
+        "ctwod34efg|MEMTWO"
+    );
     assert_eq!(compilations(folder.path()), 1);
 }
 
 #[tokio::test]
 async fn damaged_and_foreign_code_is_not_shared() {
     let folder = tempfile::tempdir().unwrap();
-    let script = sharing(folder.path(), &PLACES);
+    let script = sharing(folder.path(), "[1,5]");
     let worker = worker_of(folder.path(), &script);
     prepared(&worker, "first").await.unwrap();
     for file in std::fs::read_dir(folder.path().join("code")).unwrap() {
         std::fs::write(file.unwrap().path(), b"hostile code").unwrap();
     }
-    assert_eq!(prepared(&worker, "second").await.unwrap(), "ctwod|34efg");
+    assert_eq!(
+        prepared(&worker, "second").await.unwrap(),
+        "ctwod34efg|MEMTWO"
+    );
     assert_eq!(compilations(folder.path()), 2);
     let foreign = Worker {
         host: Some(b"another build".to_vec()),
@@ -335,32 +349,28 @@ async fn damaged_and_foreign_code_is_not_shared() {
 
 #[tokio::test]
 async fn rejects_places_that_do_not_fit() {
-    let misfits: [&[(usize, u64)]; 7] = [
-        &[],
-        &[(0, 1)],
-        &[(0, 1), (1, 0), (1, 3)],
-        // Outside of the part.
-        &[(0, 1), (1, 4)],
-        &[(0, 3), (1, 0)],
-        // On top of each other.
-        &[(0, 1), (0, 2)],
-        // In no part.
-        &[(0, 1), (2, 0)],
-    ];
-    for places in misfits {
+    for places in ["[]", "[1]", "[1,5,8]", "[1,9]", "[1,2]"] {
         let folder = tempfile::tempdir().unwrap();
         let worker = worker_of(folder.path(), &sharing(folder.path(), places));
-        let error = prepared(&worker, "first").await;
-        let error = error.expect_err(&format!("{places:?}"));
-        println!("{places:?}: {error:?}");
+        let error = prepared(&worker, "first").await.expect_err(places);
+        println!("{places}: {error:?}");
     }
+}
+
+#[tokio::test]
+async fn rejects_memory_that_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = sharing(folder.path(), "[1,5]").replace("pages=1", "pages=70000");
+    let error = prepared(&worker_of(folder.path(), &script), "first").await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, PrepareError::Memory(_)), "{error}");
 }
 
 #[tokio::test]
 async fn rejects_too_many_images() {
     let folder = tempfile::tempdir().unwrap();
     let images = vec!["0"; 1001].join(",");
-    let script = sharing(folder.path(), &PLACES).replace("[3,2]", &format!("[{images}]"));
+    let script = sharing(folder.path(), "[1,5]").replace("[3,2]", &format!("[{images}]"));
     let error = prepared(&worker_of(folder.path(), &script), "first").await;
     let error = tollgate_admission::chain(&error.unwrap_err());
     assert!(error.contains("more than 1000 images"), "{error}");
@@ -377,7 +387,7 @@ fn tiered(folder: &Path, baseline: &str) -> String {
             echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3]}}}}'
             printf 'COMPONENTone';;
         *'"compile"'*)
-            echo '{{"compiled":{{"codeBytes":8,"fallback":null,"places":[{{"part":0,"offset":0}}]}}}}'
+            echo '{{"compiled":{{"codeBytes":8,"fallback":null,"places":[0]}}}}'
             case "$order" in *'"tier":"interim"'*) printf '___quick';; *) printf '___quiet';; esac;;
         esac"#,
         log = folder.join("orders").display()
