@@ -13,6 +13,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent, RoundtripReencoder, utils};
 use wasm_encoder::{
@@ -21,12 +22,12 @@ use wasm_encoder::{
     MemorySection, MemoryType, Module, ModuleArg, ModuleType, RawSection, SectionId,
 };
 use wasmparser::{
-    BinaryReaderError, ComponentTypeRef, CoreType, Instance, ModuleTypeDeclaration, Parser,
-    Payload, TypeRef,
+    BinaryReaderError, ComponentAlias, ComponentExternalKind, ComponentOuterAliasKind,
+    ComponentTypeRef, CoreType, Instance, ModuleTypeDeclaration, Parser, Payload, TypeRef,
 };
 
 use super::outline::{Outline, own_payloads};
-use super::separate::{Memory, Separated, section, separate};
+use super::separate::{Memory, Separated, placeholder, section, separate};
 
 /// The module that a plugin imports its memory from. A colon cannot be in a name of the component model's own, so that it
 /// is no other import's.
@@ -61,7 +62,8 @@ pub struct LentMemory {
 pub struct Wanted {
     /// An empty module for each memory that it imports, to check the component with.
     pub memories: Vec<Vec<u8>>,
-    /// Number of memories that an instance of the component has, with those that it imports.
+    /// Number of memories that an instance of the component has, with those that it imports. The highest number if the
+    /// component has instances that are not counted, which [`lent`] never makes.
     pub memory_count: u32,
     /// Number of tables that an instance of the component has.
     pub table_count: u32,
@@ -144,7 +146,7 @@ pub fn parted(component: &[u8]) -> Result<Separated, Error> {
         return Ok(separate(component)?);
     };
     Ok(Separated {
-        memories,
+        memories: memories.into_iter().map(Arc::new).collect(),
         ..separate(&component)?
     })
 }
@@ -172,8 +174,14 @@ pub fn wanted(component: &[u8]) -> Result<Option<Wanted>, BinaryReaderError> {
                 for import in section {
                     if let ComponentTypeRef::Module(kind) = import?.ty {
                         let memory = types.get(kind as usize).copied().flatten();
-                        let memory = memory.unwrap_or_default();
-                        wanted.memories.push(LentMemory::empty(memory).module());
+                        let (minimum, maximum) = memory.unwrap_or_default();
+                        let memory = LentMemory {
+                            minimum,
+                            maximum,
+                            offset: 0,
+                            content: Vec::new(),
+                        };
+                        wanted.memories.push(memory.module());
                         modules.push((1, 0));
                     }
                 }
@@ -184,6 +192,31 @@ pub fn wanted(component: &[u8]) -> Result<Option<Wanted>, BinaryReaderError> {
                 // If the bytes are cut short, the parser reaches their end and reports it.
                 let module = component.get(unchecked_range).unwrap_or_default();
                 modules.push(counted(module)?);
+            }
+            // Instances that would not be counted.
+            Payload::ComponentSection {
+                unchecked_range, ..
+            } => {
+                let within = component.get(unchecked_range).unwrap_or_default();
+                if has_instances(within)? {
+                    wanted.memory_count = u32::MAX;
+                }
+            }
+            Payload::ComponentAliasSection(section) => {
+                for alias in section {
+                    if let ComponentAlias::InstanceExport {
+                        kind: ComponentExternalKind::Module,
+                        ..
+                    }
+                    | ComponentAlias::Outer {
+                        kind:
+                            ComponentOuterAliasKind::CoreModule | ComponentOuterAliasKind::CoreType,
+                        ..
+                    } = alias?
+                    {
+                        wanted.memory_count = u32::MAX;
+                    }
+                }
             }
             Payload::InstanceSection(section) => {
                 for instance in section {
@@ -201,8 +234,8 @@ pub fn wanted(component: &[u8]) -> Result<Option<Wanted>, BinaryReaderError> {
     Ok((!wanted.memories.is_empty()).then_some(wanted))
 }
 
-/// The size of the memory that a module of this type exports.
-fn asked_memory(kind: &CoreType<'_>) -> Option<u64> {
+/// The size and the maximum of the memory that a module of this type exports.
+fn asked_memory(kind: &CoreType<'_>) -> Option<(u64, Option<u64>)> {
     let CoreType::Module(declarations) = kind else {
         return None;
     };
@@ -212,7 +245,7 @@ fn asked_memory(kind: &CoreType<'_>) -> Option<u64> {
             ModuleTypeDeclaration::Export {
                 ty: TypeRef::Memory(memory),
                 ..
-            } => Some(memory.initial),
+            } => Some((memory.initial, memory.maximum)),
             _ => None,
         })
 }
@@ -233,12 +266,12 @@ fn counted(module: &[u8]) -> Result<(u32, u32), BinaryReaderError> {
 // === impl LentMemory ===
 
 impl LentMemory {
-    fn empty(minimum: u64) -> Self {
+    /// The same memory with a placeholder of this size for its content, for [`slots`](super::slots).
+    #[must_use]
+    pub fn with_placeholder(self, bytes: usize) -> Self {
         Self {
-            minimum,
-            maximum: None,
-            offset: 0,
-            content: Vec::new(),
+            content: placeholder(0, bytes),
+            ..self
         }
     }
 

@@ -12,6 +12,8 @@
 mod image;
 mod slots;
 
+use std::sync::Arc;
+
 use wasm_encoder::{
     Component, ComponentSectionId, ConstExpr, DataCountSection, DataSection, Module, RawSection,
     SectionId,
@@ -21,6 +23,7 @@ use wasmparser::{BinaryReaderError, Parser, Payload};
 use super::lend::LentMemory;
 use super::outline::own_payloads;
 pub(super) use image::Memory;
+pub(super) use slots::placeholder;
 pub use slots::{SlotError, slots};
 
 /// A component without the contents of its memories.
@@ -31,7 +34,7 @@ pub struct Separated {
     /// The contents of memories, in the order of their modules.
     pub images: Vec<Vec<u8>>,
     /// The memories that the component imports.
-    pub memories: Vec<LentMemory>,
+    pub memories: Vec<Arc<LentMemory>>,
 }
 
 /// Separates the contents of memories from a component. Memories stay as they are if the host would not initialise them

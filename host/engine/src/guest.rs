@@ -36,6 +36,8 @@ pub struct Guest {
     pub(super) limits: Arc<Limits>,
     pub(super) slots: Arc<Semaphore>,
     pub(super) imports_wasi: bool,
+    /// Number of memories that the component imports.
+    pub(super) imported_memories: u32,
     pub(super) lookups: Bound,
     /// What the plugin may ask about rights. None without the capability `access`.
     pub(super) access: Option<Grant>,
@@ -348,6 +350,7 @@ impl Guest {
             .component_type()
             .imports(engine.wasmtime())
             .any(|(name, _)| name.starts_with("wasi:"));
+        let imported_memories = u32::try_from(parts.memories.len()).unwrap_or(u32::MAX);
         let slots = Arc::new(Semaphore::new(limits.concurrency as usize));
         let tenant: Option<Arc<str>> = name.namespace().map(Arc::from);
         let has_access = capabilities.contains(&Capability::Access);
@@ -362,6 +365,7 @@ impl Guest {
             limits,
             slots,
             imports_wasi,
+            imported_memories,
             lookups: Bound::new(Lookups::new(), no_tables()),
             access: has_access.then(|| Grant::new(Access::default(), tenant.clone())),
             images: has_images.then(|| images::Grant::of_tenant(tenant.is_some())),
@@ -420,6 +424,7 @@ impl Guest {
             slots: Arc::new(Semaphore::new(limits.concurrency as usize)),
             limits: Arc::new(limits),
             imports_wasi: self.imports_wasi,
+            imported_memories: self.imported_memories,
             lookups: self.lookups.clone(),
             access: self.access.clone(),
             images: self.images.clone(),
@@ -529,8 +534,10 @@ fn admit(
     let asks_for_grants = kind
         .imports(engine.wasmtime())
         .any(|(name, _)| matches!(contract_interface(name), Some((access::GRANTS, _))));
+    let mut memories = 0;
     for (name, _) in kind.imports(engine.wasmtime()) {
         if parts.has_memory(name) {
+            memories += 1;
             continue;
         }
         let is_optional = matches!(
@@ -542,6 +549,12 @@ fn admit(
         } else {
             admit_import(name, capabilities)?;
         }
+    }
+    if memories != parts.memories.len() {
+        return Err(GuestError::Code(wasmtime::format_err!(
+            "it imports {memories} memories, and there are {}",
+            parts.memories.len()
+        )));
     }
     let exports: Vec<&str> = kind
         .exports(engine.wasmtime())

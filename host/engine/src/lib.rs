@@ -94,8 +94,10 @@ pub const FUEL_PER_MATCH: u64 = 100;
 const FUEL_BETWEEN_YIELDS: u64 = 1_000_000;
 
 /// Maximum number of core instances and of tables in one component, whatever its limits are. The pool is laid out for
-/// this number. A component may have at most 16 memories.
+/// this number.
 const PER_COMPONENT: u32 = 64;
+/// Maximum number of memories in one component, whatever its limits are.
+const MEMORIES_PER_COMPONENT: u32 = 16;
 /// Maximum number of spare places in the pool, beyond the calls that may run at once. The pool never has more spare
 /// places than such calls.
 ///
@@ -319,14 +321,15 @@ impl Runtime {
         pool.total_component_instances(instances)
             // Each memory that a component imports is an instance of its own.
             .total_core_instances(instances.saturating_mul(
-                largest.instances.min(PER_COMPONENT) + largest.memories.min(PER_COMPONENT),
+                largest.instances.min(PER_COMPONENT) + largest.memories.min(MEMORIES_PER_COMPONENT),
             ))
             .total_memories(memories)
             .total_tables(instances.saturating_mul(largest.tables))
             .total_stacks(instances)
             .total_gc_heaps(instances)
-            .max_core_instances_per_component(PER_COMPONENT)
-            .max_memories_per_component(16)
+            // The memories that a component imports are instances, too.
+            .max_core_instances_per_component(PER_COMPONENT + MEMORIES_PER_COMPONENT)
+            .max_memories_per_component(MEMORIES_PER_COMPONENT)
             .max_tables_per_component(PER_COMPONENT)
             .max_memories_per_module(4)
             .max_tables_per_module(16)
@@ -608,11 +611,10 @@ impl Engine {
         Module::from_binary(self.wasmtime(), bytes)
     }
 
-    /// Compiles the module of a memory that a component imports, and serialises it. The host itself writes the module: it
-    /// has a memory and its contents, and no code, so the compiler only lays the contents out.
+    /// Compiles the module of a memory that a component imports, and serialises it. The compiler can crash here, too.
     ///
     /// # Errors
-    /// When the contents or the size do not fit into a memory.
+    /// When the size does not fit into a memory.
     pub fn memory_code(&self, memory: &LentMemory) -> wasmtime::Result<Vec<u8>> {
         self.wasmtime().precompile_module(&memory.module())
     }
@@ -652,8 +654,8 @@ impl Engine {
         reason = "wasmtime trusts the code that it is handed; `Code` is made of nothing but what a compiling child wrote"
     )]
     fn mapped_memory(&self, code: &Code) -> wasmtime::Result<Module> {
-        // SAFETY: as for the component, except that this process made the code (`memory_code`), of a module that it wrote
-        // itself and that has no functions. The contents of the memory are data, which nothing executes.
+        // SAFETY: as for the component. The host has filled contents of the plugin's memory in, at the place that the
+        // compiling child named and that lies within the file: data, which nothing executes.
         unsafe { Module::deserialize_file(self.wasmtime(), code.path()) }
     }
 

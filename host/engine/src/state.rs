@@ -94,10 +94,13 @@ impl CallState {
         let request = subject.as_ref().map(|subject| &subject.request);
         let secrecy = Secrecy::of(request.is_some_and(|request| request.is_secret()));
         let is_update = subject.as_ref().is_some_and(Subject::is_update);
+        let mut limits = Limits::clone(&guest.limits);
+        // A memory that the component imports is an instance that the plugin did not ask for.
+        limits.instances = limits.instances.saturating_add(guest.imported_memories);
         Self {
             plugin: guest.name.clone(),
             subject,
-            limits: Limits::clone(&guest.limits),
+            limits,
             clock: engine.clock,
             namespaces: engine.namespaces.clone(),
             lookups: guest.lookups.of(&engine.tables),
@@ -239,9 +242,7 @@ impl ResourceLimiter for CallState {
     }
 
     fn instances(&self) -> usize {
-        // A memory that the plugin's component imports is an instance of its own.
-        let instances = self.limits.instances.saturating_add(self.limits.memories);
-        instances as usize
+        self.limits.instances as usize
     }
 
     fn tables(&self) -> usize {

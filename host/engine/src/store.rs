@@ -370,6 +370,69 @@ mod tests {
         }
     }
 
+    /// Code of a component and of a memory, stored under the key.
+    fn kept_with_memory(store: &Store, key: &Key, memory: &[u8]) {
+        let parts = [b"component".as_slice(), memory].map(|content| {
+            let mut writing = store.write().unwrap();
+            writing.write(content).unwrap();
+            writing.end().unwrap()
+        });
+        store
+            .keep(key, &"value", &Compiled::of(parts).unwrap())
+            .unwrap();
+    }
+
+    fn memories(store: &Store, key: &Key) -> Option<Vec<Vec<u8>>> {
+        let (_, code) = store.recall::<String>(key)?;
+        let component = fs::read(code.component.path()).unwrap();
+        assert_eq!(component, b"component");
+        let memories = code.memories.iter();
+        Some(
+            memories
+                .map(|code| fs::read(code.path()).unwrap())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn finds_all_parts_of_code_or_none() {
+        let (folder, store) = store(1 << 20);
+        let keys = [b"one".as_slice(), b"two"].map(|name| Key::of([name]));
+        for (key, memory) in keys.iter().zip([b"memory 1", b"memory 2"]) {
+            kept_with_memory(&store, key, memory);
+        }
+        let files = || fs::read_dir(folder.path().join("code")).unwrap().count();
+        assert_eq!(files(), 3, "the component is there once");
+        assert_eq!(memories(&store, &keys[0]), Some(vec![b"memory 1".to_vec()]));
+        for file in fs::read_dir(folder.path().join("code")).unwrap() {
+            let file = file.unwrap().path();
+            if fs::read(&file).unwrap() == b"memory 1" {
+                fs::write(&file, b"memory 3").unwrap();
+            }
+        }
+        assert_eq!(memories(&store, &keys[0]), None);
+        assert_eq!(files(), 2, "the damaged part is gone");
+        assert_eq!(memories(&store, &keys[1]), Some(vec![b"memory 2".to_vec()]));
+    }
+
+    #[test]
+    fn keeps_all_parts_that_were_just_stored() {
+        let (folder, store) = store(1000);
+        let old = Key::of([b"old".as_slice()]);
+        kept_with_memory(&store, &old, &[1; 900]);
+        // A file that is not used for a while goes first.
+        for file in fs::read_dir(folder.path().join("code")).unwrap() {
+            let file = File::options().write(true).open(file.unwrap().path());
+            let before = SystemTime::now() - Duration::from_secs(10);
+            file.unwrap().set_modified(before).unwrap();
+        }
+        let new = Key::of([b"new".as_slice()]);
+        kept_with_memory(&store, &new, &[2; 2000]);
+        assert_eq!(memories(&store, &new), Some(vec![vec![2; 2000]]));
+        assert_eq!(memories(&store, &old), None);
+        assert_eq!(fs::read_dir(&store.prepared).unwrap().count(), 1);
+    }
+
     #[test]
     fn rejects_record_that_points_outside_folder() {
         let (folder, store) = store(1 << 20);

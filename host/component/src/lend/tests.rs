@@ -67,7 +67,25 @@ fn lent_of(parts: &str) -> Lent {
         let valid = wasmparser::Validator::new_with_features(wasmparser::WasmFeatures::all());
         { valid }.validate_all(&bytes).expect("it is valid");
     }
+    links_with_empty_memories(&lent.component);
     lent
+}
+
+/// The child that compiles a component has only empty memories to link it with.
+fn links_with_empty_memories(component: &[u8]) {
+    let engine = Engine::default();
+    let wanted = wanted(component).expect("the component can be read");
+    let wanted = wanted.expect("it imports a memory");
+    let component = wasmtime::component::Component::new(&engine, component);
+    let mut linker = Linker::new(&engine);
+    for (number, memory) in wanted.memories.iter().enumerate() {
+        let memory = Module::new(&engine, memory).expect("the memory is a module");
+        let named = linker.root().module(&memory_import(number), &memory);
+        named.expect("no import has this name");
+    }
+    let linked: wasmtime::Result<wasmtime::component::InstancePre<()>> =
+        linker.instantiate_pre(&component.expect("the component is valid"));
+    linked.expect("it fits the imports");
 }
 
 #[test]
@@ -221,6 +239,26 @@ fn other_components_stay_as_they_are() {
         let lent = lent(&component(&parts)).expect("the component can be read");
         assert!(lent.is_none(), "{parts}");
     }
+}
+
+#[test]
+fn instances_that_cannot_be_counted_are_too_many() {
+    let import = r#"(import "tollgate-memory0" (core module $m (export "memory" (memory 1))))"#;
+    let count = |parts: &str| {
+        let wanted = wanted(&component(&format!("{import} {parts}")));
+        let wanted = wanted.expect("the component can be read");
+        wanted.expect("it imports a memory").memory_count
+    };
+    let instance = "(core instance (instantiate $m))";
+    assert_eq!(count(""), 0);
+    assert_eq!(count(instance), 1);
+    assert_eq!(count(&instance.repeat(2)), 2);
+    assert_eq!(count("(component $within)"), 0);
+    let within = "(component (core module $n (memory 1)) (core instance (instantiate $n)))";
+    assert_eq!(count(within), u32::MAX);
+    let exported = r#"(component $within (core module $k) (export "m" (core module $k)))
+        (instance $i (instantiate $within)) (alias export $i "m" (core module))"#;
+    assert_eq!(count(exported), u32::MAX);
 }
 
 #[test]

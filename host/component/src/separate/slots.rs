@@ -18,7 +18,7 @@ pub struct SlotError {
 }
 
 /// The content that stands for an image until the image is filled in. An image has at least one page.
-pub(super) fn placeholder(image: usize, bytes: usize) -> Vec<u8> {
+pub(crate) fn placeholder(image: usize, bytes: usize) -> Vec<u8> {
     let mut content = MARK.to_vec();
     content.extend_from_slice(&(image as u64).to_le_bytes());
     content.extend_from_slice(&(bytes as u64).to_le_bytes());

@@ -195,7 +195,8 @@ impl Loader {
             None => KEPT_CODE_BYTES / 8,
         };
         let store = Store::new(&cache_directory, kept_bytes);
-        let worker = Worker::new(executable, config.max_plugin_bytes, store, engine.clone());
+        let compatibility = engine.compatibility();
+        let worker = Worker::new(executable, config.max_plugin_bytes, store, compatibility);
         let registry = Registry::new(Registries::default());
         let images = images::of(Registries::default(), registry.roots(), &metrics, None);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

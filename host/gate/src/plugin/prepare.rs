@@ -80,6 +80,7 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
         Task::Compile { stage, images } => {
             compile::compile(&order, *stage, images, &bytes, &mut reporter)
         }
+        Task::LayOut { memory } => compile::laid_out(&order, *memory, &mut reporter),
         Task::Describe | Task::Configure { .. } => {
             // Enable timers only: for input and output, tokio would open files.
             let runtime = tokio::runtime::Builder::new_current_thread()

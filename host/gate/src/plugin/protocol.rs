@@ -66,6 +66,12 @@ pub(super) enum Task {
         /// Sizes of the images that were separated from the component, in bytes.
         images: Vec<u64>,
     },
+    /// Compile the module of a memory that a component imports, with a placeholder for its content. Nothing follows the
+    /// order. Runs no guest code.
+    LayOut {
+        /// The memory.
+        memory: MemoryLine,
+    },
 }
 
 /// How a component is rewritten after `configure`. A variant is the fallback for the one before it.
@@ -91,7 +97,7 @@ impl Task {
         match self {
             Self::Separate { instrument } => *instrument,
             Self::Configure { rewriting, .. } => !matches!(rewriting, Rewriting::Without { .. }),
-            Self::Describe | Self::Compile { .. } => false,
+            Self::Describe | Self::Compile { .. } | Self::LayOut { .. } => false,
         }
     }
 }
@@ -147,6 +153,9 @@ pub(super) enum Line {
         is_fault: bool,
     },
 }
+
+/// Size of a page of WebAssembly, in bytes.
+const PAGE_BYTES: u64 = 64 << 10;
 
 /// A memory that the component imports, without its content.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -257,6 +266,17 @@ impl MemoryLine {
             offset: memory.offset,
             bytes: memory.content.len() as u64,
         }
+    }
+
+    /// Whether the content fits into the memory, and the memory into the limits of a plugin. Contents have pages of 64 KiB.
+    pub(super) fn fits(self, limits: &Limits) -> bool {
+        let initial = self.minimum.checked_mul(PAGE_BYTES);
+        let end = self.bytes.checked_add(self.offset.into());
+        self.bytes > 0
+            && self.bytes.is_multiple_of(PAGE_BYTES)
+            && end <= initial
+            && initial.is_some_and(|initial| initial <= limits.memory_bytes)
+            && self.maximum.is_none_or(|maximum| self.minimum <= maximum)
     }
 
     pub(super) fn with(self, content: Vec<u8>) -> LentMemory {

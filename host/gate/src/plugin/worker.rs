@@ -15,7 +15,7 @@
 //! Without code for one run, the child that runs guest code compiles the plugin. It hands this code over before it runs
 //! it, and the host stores it for all settings.
 //!
-//! The last child does not run if the host has code of the same component with other contents of its memories. If a
+//! The last child does not run if the host has code of the same component with other memories. If a
 //! plugin is large and nothing serves in its place, that child compiles without optimising first, and another child
 //! compiles the code that replaces this interim code (`worker/interim`).
 
@@ -46,7 +46,7 @@ use turns::Turns;
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
 use tollgate_component::Separated;
 use tollgate_config::Capability;
-use tollgate_engine::{Compiled, Engine, Key, Store, Tier};
+use tollgate_engine::{Compiled, Key, Store, Tier};
 
 /// Factor by which the wall-clock limit exceeds the CPU limit. The child is niced, and the machine may be busy.
 const WALL_FACTOR: u32 = 4;
@@ -69,6 +69,7 @@ const MIN_ONCE_BYTES: u64 = 4 << 20;
 const ONCE: [Tier; 2] = [Tier::Baseline, Tier::Once];
 
 /// Starts children that prepare plugins.
+#[derive(Debug)]
 pub(super) struct Worker {
     spares: Spares,
     max_component_bytes: u64,
@@ -79,8 +80,6 @@ pub(super) struct Worker {
     /// Compilations that other plugins with the same bytes wait for.
     compiling: Turns<Key>,
     store: Arc<Store>,
-    /// The engine that the code is for.
-    engine: Engine,
     /// Identity of this program and its engine. Stored code is reused only for the same identity. `None` if it is
     /// unknown: then nothing is stored or reused.
     host: Option<Vec<u8>>,
@@ -180,9 +179,6 @@ pub enum PrepareError {
         /// The limit as a multiple of `engine.maxPlugin`.
         factor: u64,
     },
-    /// The host could not lay out a memory that the component imports.
-    #[error("the memory of the prepared component cannot be used: {0}")]
-    Memory(String),
     /// The host could not start the child, read from it, or write its code.
     #[error("failed to run the process that prepares the plugin")]
     Process(#[from] std::io::Error),
@@ -221,6 +217,11 @@ pub enum ProtocolError {
         /// Maximum number of images.
         limit: usize,
     },
+    /// The child sent a memory that the plugin cannot have.
+    #[error(
+        "a memory that does not fit the plugin's limits, or contents that do not fit their memory"
+    )]
+    Memory,
     /// The child did not send one place for each image.
     #[error("{places} places in the code for {images} images of memories")]
     Places {
@@ -253,14 +254,13 @@ impl<'b> Plugin<'b> {
 // === impl Worker ===
 
 impl Worker {
-    /// Creates a worker that keeps code for an engine in `store`.
+    /// Creates a worker that keeps code in `store`. `compatibility` identifies the engines that can run the code.
     pub(super) fn new(
         executable: PathBuf,
         max_plugin_bytes: u64,
         store: Store,
-        engine: Engine,
+        compatibility: [u8; 32],
     ) -> Self {
-        let compatibility = engine.compatibility();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let host = identity(&executable).map(|program| [&program[..], &compatibility].concat());
         Self {
@@ -271,7 +271,6 @@ impl Worker {
             lanes: Lanes::new(processors),
             compiling: Turns::default(),
             store: Arc::new(store),
-            engine,
             host,
             logged_missing: AtomicBool::new(false),
         }

@@ -7,7 +7,7 @@ use tollgate_component::{Separated, Wanted, separate, slots, wanted};
 use wasmtime_wizer::Wizer;
 
 use super::{Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, sizes};
-use crate::plugin::protocol::{Line, Order, Stage};
+use crate::plugin::protocol::{Line, MemoryLine, Order, Stage};
 
 /// Compiles a component. `images` are the sizes of the images that were separated from it.
 pub(super) fn compile(
@@ -31,6 +31,35 @@ pub(super) fn compile(
     })
     .map_err(|reason| stage.refuses(reason))?;
     let places = slots(&bytes, images).map_err(|error| stage.refuses(error))?;
+    let line = Line::Compiled {
+        code_bytes: bytes.len() as u64,
+        fallback: None,
+        places,
+    };
+    Ok(Outcome {
+        line,
+        bytes,
+        contents: Vec::new(),
+    })
+}
+
+/// Compiles the module of a memory, with a placeholder for its content.
+pub(super) fn laid_out(
+    order: &Order,
+    memory: MemoryLine,
+    reporter: &mut Reporter<impl Write>,
+) -> Result<Outcome, Refusal> {
+    let stage = Stage::CompileSnapshot;
+    let _ = reporter.stage(stage);
+    let workshop = Workshop::open(order, order.tier)?;
+    let size = usize::try_from(memory.bytes).map_err(|error| stage.refuses(error))?;
+    let lent = memory.with(Vec::new()).with_placeholder(size);
+    let bytes = caught(|| {
+        let code = workshop.engine.memory_code(&lent);
+        code.map_err(|error| format!("{error:#}"))
+    })
+    .map_err(|reason| stage.refuses(reason))?;
+    let places = slots(&bytes, &[memory.bytes]).map_err(|error| stage.refuses(error))?;
     let line = Line::Compiled {
         code_bytes: bytes.len() as u64,
         fallback: None,

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -48,7 +49,7 @@ pub(super) async fn configure(
                 .run(&component, code, reporter)
                 .await
         }
-        Task::Describe | Task::Compile { .. } | Task::Separate { .. } => {
+        Task::Describe | Task::Compile { .. } | Task::LayOut { .. } | Task::Separate { .. } => {
             let guest = linked(&workshop, &component, code)
                 .map_err(|reason| Stage::Compile.refuses(reason))?;
             hand_over(order, code, &guest, None, reporter)?;
@@ -105,12 +106,19 @@ fn configured(manifest: Manifest, separated: Separated, fallback: Option<String>
             fallback,
             component_bytes: component.len() as u64,
             images: sizes(&images),
-            memories: memories.iter().map(MemoryLine::of).collect(),
+            memories: memories
+                .iter()
+                .map(|memory| MemoryLine::of(memory))
+                .collect(),
         },
         bytes: component,
         contents: images
             .into_iter()
-            .chain(memories.into_iter().map(|memory| memory.content))
+            .chain(
+                memories
+                    .into_iter()
+                    .map(|memory| Arc::unwrap_or_clone(memory).content),
+            )
             .collect(),
     }
 }

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::plugin::protocol::{Line, Manifest, MemoryLine, Order, Stage};
 use tollgate_component::Separated;
+use tollgate_config::Limits;
 use tollgate_engine::Code;
 
 /// Maximum length of a line from the child. The longest part of a line is a manifest's schema.
@@ -26,7 +27,7 @@ const MAX_LINE_BYTES: u64 = 4 << 20;
 const MAX_REASON: Limit = Limit::Bytes(2048);
 /// Maximum number of bytes that are kept from the beginning of the child's standard error.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
-/// Maximum number of images of one component. A component has one for each module with a memory.
+/// Maximum number of images and memories of one component. A component has one for each module with a memory.
 const MAX_IMAGES: usize = 1000;
 /// Size of the pieces in which the host takes code from the child and writes it.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -41,6 +42,7 @@ pub(super) struct Child<'w> {
     began: Instant,
     limit: Duration,
     memory_bytes: u64,
+    limits: Limits,
     /// Takes the code that the child hands over before it runs guest code. None if the child is to keep it, or has
     /// handed it over.
     handed_over: Option<oneshot::Sender<HandedOver>>,
@@ -81,6 +83,7 @@ impl<'w> Child<'w> {
             began: Instant::now(),
             limit: Duration::from_secs(order.cpu_seconds),
             memory_bytes: order.memory_bytes,
+            limits: order.limits.clone(),
             handed_over: None,
         }
     }
@@ -322,6 +325,11 @@ impl<'w> Child<'w> {
         if let Err(error) = fits {
             return Ok(Some(Err(error)));
         }
+        let are_usual = memories.len() <= self.limits.memories as usize
+            && memories.iter().all(|memory| memory.fits(&self.limits));
+        if !are_usual {
+            return Err(PrepareError::Protocol(ProtocolError::Memory));
+        }
         if sizes.len() > MAX_IMAGES {
             return Err(PrepareError::Protocol(ProtocolError::Images {
                 limit: MAX_IMAGES,
@@ -341,7 +349,7 @@ impl<'w> Child<'w> {
         let images = pieces.split_off(1);
         let component = pieces.pop().unwrap_or_default();
         let memories = memories.iter().zip(contents);
-        let memories = memories.map(|(memory, content)| memory.with(content));
+        let memories = memories.map(|(memory, content)| Arc::new(memory.with(content)));
         Ok(Some(Ok(Separated {
             component,
             images,

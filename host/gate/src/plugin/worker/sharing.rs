@@ -1,18 +1,22 @@
-//! Code that plugins share because they differ only in the contents of their memories.
+//! Code that plugins share because they differ only in their memories.
 //!
-//! Settings and interpreted policies are contents of memory. A child separates them from the component
-//! (`tollgate_component::separate`), the host finds or orders code for the rest, and fills the contents in. The host
-//! copies bytes to places that the compiling child named, and reads neither the component nor the code.
+//! Settings and interpreted policies are contents of memory. A child lets the component import its memories
+//! (`tollgate_component::parted`), and hands them over beside it. The host finds or orders code for the component. For each
+//! memory, it finds or orders code of a module that has this memory and a placeholder, and fills the contents in.
+//!
+//! Where a component cannot import a memory, and in code that runs once, the component itself has a placeholder. The host
+//! copies bytes to places that the compiling child named, and reads neither components nor code.
 
 use std::sync::Arc;
 
 use tollgate_component::{LentMemory, Separated};
-use tollgate_engine::{Code, Compiled};
+use tollgate_engine::{Code, Compiled, Tier};
 
 use super::child::ChildResult;
 use super::{
     Keeping, Order, Pace, Plugin, PrepareError, ProtocolError, Stage, Task, Worker, blocking,
 };
+use crate::plugin::protocol::MemoryLine;
 
 /// Size of a plugin from which its unoptimised code is shared, too, in bytes. Below, one more child costs more than the
 /// compiler.
@@ -66,7 +70,7 @@ impl Worker {
         let filled = async {
             Ok(Compiled {
                 component: self.filled(code, places, images).await?,
-                memories: self.memories(memories).await?,
+                memories: self.memories(&order, memories, pace).await?,
             })
         };
         let (filled, ()) = tokio::join!(filled, stored);
@@ -145,25 +149,67 @@ impl Worker {
         Ok(Arc::new(blocking(fill).await??))
     }
 
-    /// Writes the code of the memories that a component imports. The host makes it itself: it has no functions.
-    async fn memories(&self, memories: &[LentMemory]) -> Result<Vec<Arc<Code>>, PrepareError> {
-        if memories.is_empty() {
-            return Ok(Vec::new());
+    /// Finds the code of the modules of memories, or runs children that compile it, and fills the contents in.
+    async fn memories(
+        &self,
+        order: &Order,
+        memories: &[Arc<LentMemory>],
+        pace: &mut Pace<'_>,
+    ) -> Result<Vec<Arc<Code>>, PrepareError> {
+        let mut filled = Vec::new();
+        for memory in memories {
+            let (places, code) = self.laid_out(order, memory, pace).await?;
+            let [place] = places[..] else {
+                return Err(PrepareError::Protocol(ProtocolError::Places {
+                    places: places.len(),
+                    images: 1,
+                }));
+            };
+            let (store, memory) = (self.store.clone(), memory.clone());
+            let fill = move || store.fill(&code, [(place, &memory.content[..])]);
+            filled.push(Arc::new(blocking(fill).await??));
         }
-        let (store, engine, memories) =
-            (self.store.clone(), self.engine.clone(), memories.to_vec());
-        let write = move || {
-            let codes = memories.iter().map(|memory| {
-                let code = engine
-                    .memory_code(memory)
-                    .map_err(|error| PrepareError::Memory(format!("{error:#}")))?;
-                let mut writing = store.write()?;
-                writing.write(&code)?;
-                Ok(Arc::new(writing.end()?))
-            });
-            codes.collect()
+        Ok(filled)
+    }
+
+    /// Finds the code of the module of a memory, or runs a child that compiles it. Memories of the same size, with contents
+    /// of the same size, have the same code.
+    async fn laid_out(
+        &self,
+        order: &Order,
+        memory: &LentMemory,
+        pace: &mut Pace<'_>,
+    ) -> Result<(Vec<u64>, Arc<Code>), PrepareError> {
+        let order = Order {
+            task: Task::LayOut {
+                memory: MemoryLine::of(memory),
+            },
+            // There is nothing to optimise.
+            tier: match order.tier {
+                Tier::Interim => Tier::Serving,
+                tier => tier,
+            },
+            ..order.clone()
         };
-        blocking(write).await?
+        let key = self.key(&order, &[]);
+        let turn = match &key {
+            Some(key) => Some(self.compiling.enter(key.clone()).await),
+            None => None,
+        };
+        if let Some((places, code)) = self.recall(key.as_ref()).await? {
+            return Ok((places, code.component));
+        }
+        match self.child(&order).run(&order, None, &[], pace).await? {
+            ChildResult::Compiled { code, places } => {
+                let code = Arc::new(code);
+                self.keep(key, &places, &code.clone().into()).end().await;
+                drop(turn);
+                Ok((places, code))
+            }
+            ChildResult::Configured { .. } | ChildResult::Separated(_) => {
+                Err(PrepareError::Protocol(ProtocolError::Component))
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
 use tollgate_config::Limits;
-use tollgate_engine::{EngineSettings, Tier};
+use tollgate_engine::Tier;
 
 use super::pace::niced;
 use super::*;
@@ -19,16 +19,6 @@ fn worker(folder: &Path, script: &str) -> Worker {
     worker_of(folder, &format!("read -r order\n{script}"))
 }
 
-fn engine() -> Engine {
-    let settings = EngineSettings {
-        max_concurrent_calls: 1,
-        max_wasm_stack_bytes: 64 << 10,
-        largest: Limits::default(),
-        tier: Tier::Serving,
-    };
-    Engine::new(&settings).unwrap()
-}
-
 /// A worker whose children are all this shell script.
 fn worker_of(folder: &Path, script: &str) -> Worker {
     let program = folder.join("child");
@@ -36,7 +26,7 @@ fn worker_of(folder: &Path, script: &str) -> Worker {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
     Worker {
         max_standstill: Duration::from_secs(1),
-        ..Worker::new(program, 1 << 20, Store::new(folder, 1 << 20), engine())
+        ..Worker::new(program, 1 << 20, Store::new(folder, 1 << 20), [0; 32])
     }
 }
 
@@ -271,8 +261,13 @@ fn sharing(folder: &Path, places: &str) -> String {
         *'"configure"'*)
             case "$order" in *'{KEEPS_CODE}'*);; *) printf '{COMPILED_ONCE}';; esac
             case "$order" in *first*) pages=1;; *) pages=2;; esac
-            echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3,2],"memories":[{{"minimum":'$pages',"maximum":null,"offset":16,"bytes":6}}]}}}}'
-            case "$order" in *first*) printf 'COMPONENTone12MEMONE';; *) printf 'COMPONENTtwo34MEMTWO';; esac;;
+            offset=0
+            echo '{{"configured":{{"manifest":{{"name":"p","version":"1","description":"","settingsSchema":null,"rules":[],"labels":[]}},"fallback":null,"componentBytes":9,"images":[3,2],"memories":[{{"minimum":'$pages',"maximum":null,"offset":'$offset',"bytes":65536}}]}}}}'
+            case "$order" in *first*) printf 'COMPONENTone12MEMONE';; *) printf 'COMPONENTtwo34MEMTWO';; esac
+            head -c 65530 /dev/zero;;
+        *'"layOut"'*)
+            echo '{{"compiled":{{"codeBytes":65538,"fallback":null,"places":[1]}}}}'
+            printf '<'; head -c 65536 /dev/zero; printf '>';;
         *'"compile"'*)
             echo '{{"compiled":{{"codeBytes":10,"fallback":null,"places":{places}}}}}'
             printf 'c---d--efg';;
@@ -281,16 +276,13 @@ fn sharing(folder: &Path, places: &str) -> String {
     )
 }
 
-/// The code of the component, and the contents of its memories, which begin with `MEM`.
+/// The code of the component, and that of its memories without zeros.
 fn parts(code: &Compiled) -> std::io::Result<String> {
-    let mut text = std::fs::read_to_string(code.component.path())?;
-    for memory in &code.memories {
-        let bytes = std::fs::read(memory.path())?;
-        let content = bytes.windows(6).find(|bytes| bytes.starts_with(b"MEM"));
-        text.push('|');
-        text.push_str(&String::from_utf8_lossy(content.unwrap_or_default()));
-    }
-    Ok(text)
+    let parts = code
+        .parts()
+        .map(|part| std::fs::read_to_string(part.path()));
+    let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
+    Ok(parts.join("|").replace('\0', ""))
 }
 
 /// Prepares a plugin whose settings are a text, and returns its code.
@@ -314,13 +306,13 @@ async fn plugins_with_other_memory_share_one_compilation() {
     let folder = tempfile::tempdir().unwrap();
     let worker = worker_of(folder.path(), &sharing(folder.path(), "[1,5]"));
     let (first, second) = tokio::join!(prepared(&worker, "first"), prepared(&worker, "second"));
-    assert_eq!(first.unwrap(), "coned12efg|MEMONE");
-    assert_eq!(second.unwrap(), "ctwod34efg|MEMTWO");
+    assert_eq!(first.unwrap(), "coned12efg|<MEMONE>");
+    assert_eq!(second.unwrap(), "ctwod34efg|<MEMTWO>");
     assert_eq!(compilations(folder.path()), 1);
     // A restart finds the code of each of them.
     assert_eq!(
         prepared(&worker, "second").await.unwrap(),
-        "ctwod34efg|MEMTWO"
+        "ctwod34efg|<MEMTWO>"
     );
     assert_eq!(compilations(folder.path()), 1);
 }
@@ -336,7 +328,7 @@ async fn damaged_and_foreign_code_is_not_shared() {
     }
     assert_eq!(
         prepared(&worker, "second").await.unwrap(),
-        "ctwod34efg|MEMTWO"
+        "ctwod34efg|<MEMTWO>"
     );
     assert_eq!(compilations(folder.path()), 2);
     let foreign = Worker {
@@ -358,12 +350,33 @@ async fn rejects_places_that_do_not_fit() {
 }
 
 #[tokio::test]
-async fn rejects_memory_that_cannot_be() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = sharing(folder.path(), "[1,5]").replace("pages=1", "pages=70000");
-    let error = prepared(&worker_of(folder.path(), &script), "first").await;
-    let error = error.unwrap_err();
-    assert!(matches!(error, PrepareError::Memory(_)), "{error}");
+async fn rejects_memories_that_the_plugin_cannot_have() {
+    let one = "{\"minimum\":'$pages',\"maximum\":null,\"offset\":'$offset',\"bytes\":65536}";
+    let many = vec![one; 17].join(",");
+    let changes = [
+        // Larger than `limits.memory`, and than any memory.
+        ("pages=1", "pages=513"),
+        ("pages=1", "pages=18446744073709551615"),
+        ("\"maximum\":null", "\"maximum\":0"),
+        // Contents outside of the memory, without a whole page, and none.
+        ("offset=0", "offset=1"),
+        ("\"bytes\":65536", "\"bytes\":131072"),
+        ("\"bytes\":65536", "\"bytes\":6"),
+        ("\"bytes\":65536", "\"bytes\":0"),
+        // More than `limits.memories`.
+        (one, &many),
+    ];
+    for (from, to) in changes {
+        let folder = tempfile::tempdir().unwrap();
+        let script = sharing(folder.path(), "[1,5]");
+        assert!(script.contains(from), "{from}");
+        let worker = worker_of(folder.path(), &script.replace(from, to));
+        let error = prepared(&worker, "first").await.expect_err(to);
+        assert!(
+            matches!(error, PrepareError::Protocol(ProtocolError::Memory)),
+            "{to}: {error}"
+        );
+    }
 }
 
 #[tokio::test]
