@@ -189,6 +189,8 @@ impl Test {
             watched.add_sources(project.sources());
         }
         self.build_first.bring_up_to_date(&projects)?;
+        let components = suites.iter().flat_map(suite::Suite::components);
+        watched.add_built(components.map(Path::to_owned));
         let read_paths = || Paths::read(&self.crds, Written::of(&projects));
         let strict = self.strict_paths.then(read_paths);
         let strict = strict.transpose()?;

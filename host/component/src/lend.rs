@@ -218,11 +218,19 @@ pub fn wanted(component: &[u8]) -> Result<Option<Wanted>, BinaryReaderError> {
                     }
                 }
             }
+            // A module that is exported has another number from then on.
+            Payload::ComponentExportSection(section) => {
+                for export in section {
+                    if export?.kind == ComponentExternalKind::Module {
+                        wanted.memory_count = u32::MAX;
+                    }
+                }
+            }
             Payload::InstanceSection(section) => {
                 for instance in section {
                     if let Instance::Instantiate { module_index, .. } = instance? {
-                        let module = modules.get(module_index as usize);
-                        let (memories, tables) = module.copied().unwrap_or_default();
+                        let module = modules.get(module_index as usize).copied();
+                        let (memories, tables) = module.unwrap_or((u32::MAX, 0));
                         wanted.memory_count = wanted.memory_count.saturating_add(memories);
                         wanted.table_count = wanted.table_count.saturating_add(tables);
                     }

@@ -105,6 +105,7 @@ impl Workshop {
             watched.add_sources(project.sources());
         }
         BuildFirst::default().bring_up_to_date(&projects)?;
+        watched.add_built(components.iter().map(|path| (*path).to_owned()));
         let components = components.into_iter().map(|path| {
             let bytes = std::fs::read(path).unwrap_or_default();
             (path.to_owned(), format!("{:x}", Sha256::digest(&bytes)))

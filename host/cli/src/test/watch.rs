@@ -1,5 +1,6 @@
 //! Repeats a run whenever one of its files changes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -12,12 +13,14 @@ const INTERVAL: Duration = Duration::from_millis(300);
 /// The files that a run depends on.
 #[derive(Default)]
 pub(crate) struct Watched {
-    files: Vec<PathBuf>,
+    /// The files, as they were when the run began with them. An edit during the run counts as a change.
+    files: BTreeMap<PathBuf, FileState>,
     /// The sources of projects, as they were before the run built them. An edit during a build counts as a change.
     sources: Vec<(Sources, Vec<State>)>,
 }
 
-type State = (PathBuf, Option<(SystemTime, u64)>);
+type FileState = Option<(SystemTime, u64)>;
+type State = (PathBuf, FileState);
 
 /// Calls `run`, and again whenever something changes that it adds to its argument, until the process ends. `run` returns
 /// whether it could add everything. If not, the additions of the previous run stay watched.
@@ -50,8 +53,20 @@ pub(crate) fn forever(mut run: impl FnMut(&mut Watched) -> bool) -> ! {
 // === impl Watched ===
 
 impl Watched {
+    /// Adds files, as they are now.
     pub(crate) fn add_files(&mut self, files: impl IntoIterator<Item = PathBuf>) {
-        self.files.extend(files);
+        for file in files {
+            let state = state(&file);
+            self.files.entry(file).or_insert(state);
+        }
+    }
+
+    /// Adds files that the run itself has just written.
+    pub(crate) fn add_built(&mut self, files: impl IntoIterator<Item = PathBuf>) {
+        for file in files {
+            let state = state(&file);
+            self.files.insert(file, state);
+        }
     }
 
     /// Adds the sources of a project, as they are now.
@@ -63,7 +78,7 @@ impl Watched {
     }
 
     fn add_all(&mut self, other: Self) {
-        self.add_files(other.files);
+        self.add_files(other.files.into_keys());
         for (sources, _) in other.sources {
             self.add_sources(sources);
         }
@@ -71,8 +86,10 @@ impl Watched {
 
     /// Returns the states that the run has seen.
     fn before(&self) -> Vec<State> {
+        let files = self.files.iter();
+        let files = files.map(|(file, state)| (file.clone(), *state));
         let sources = self.sources.iter().flat_map(|(_, states)| states.clone());
-        sorted(self.of_files().chain(sources).collect())
+        sorted(files.chain(sources).collect())
     }
 
     fn now(&self) -> Vec<State> {
@@ -80,11 +97,8 @@ impl Watched {
             .sources
             .iter()
             .flat_map(|(sources, _)| of_sources(sources));
-        sorted(self.of_files().chain(sources).collect())
-    }
-
-    fn of_files(&self) -> impl Iterator<Item = State> {
-        self.files.iter().map(|file| (file.clone(), state(file)))
+        let files = self.files.keys().map(|file| (file.clone(), state(file)));
+        sorted(files.chain(sources).collect())
     }
 }
 
@@ -103,7 +117,7 @@ fn sorted(mut states: Vec<State>) -> Vec<State> {
     states
 }
 
-fn state(file: &Path) -> Option<(SystemTime, u64)> {
+fn state(file: &Path) -> FileState {
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
@@ -111,6 +125,23 @@ fn state(file: &Path) -> Option<(SystemTime, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn edit_of_a_file_during_the_run_counts_as_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let [configuration, component] =
+            ["tollgate.yaml", "policy.wasm"].map(|name| folder.path().join(name));
+        std::fs::write(&configuration, "plugins: []").unwrap();
+        let mut watched = Watched::default();
+        watched.add_files([configuration.clone(), component.clone()]);
+        std::fs::write(&component, "written by the build").unwrap();
+        watched.add_built([component]);
+        assert_eq!(watched.before(), watched.now());
+        std::fs::write(&configuration, "plugins: [a]").unwrap();
+        // Another part of the run depends on the file, too.
+        watched.add_files([configuration]);
+        assert_ne!(watched.before(), watched.now());
+    }
 
     #[test]
     fn edit_during_a_build_counts_as_change() {

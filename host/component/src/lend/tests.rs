@@ -256,8 +256,13 @@ fn instances_that_cannot_be_counted_are_too_many() {
     assert_eq!(count("(component $within)"), 0);
     let within = "(component (core module $n (memory 1)) (core instance (instantiate $n)))";
     assert_eq!(count(within), u32::MAX);
-    let exported = r#"(component $within (core module $k) (export "m" (core module $k)))
-        (instance $i (instantiate $within)) (alias export $i "m" (core module))"#;
+    let passed = r#"(component $w (import "m" (core module $k)) (export "n" (core module $k)))
+        (instance $i (instantiate $w (with "m" (core module $m))))"#;
+    assert_eq!(count(passed), 0);
+    let taken = format!(r#"{passed} (alias export $i "n" (core module))"#);
+    assert_eq!(count(&taken), u32::MAX);
+    let exported = r#"(export "x" (core module $m))
+        (core module $n (memory 1) (memory 1)) (core instance (instantiate $n))"#;
     assert_eq!(count(exported), u32::MAX);
 }
 

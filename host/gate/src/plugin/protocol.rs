@@ -274,7 +274,7 @@ impl MemoryLine {
         let end = self.bytes.checked_add(self.offset.into());
         self.bytes > 0
             && self.bytes.is_multiple_of(PAGE_BYTES)
-            && end <= initial
+            && end.is_some_and(|end| initial.is_some_and(|initial| end <= initial))
             && initial.is_some_and(|initial| initial <= limits.memory_bytes)
             && self.maximum.is_none_or(|maximum| self.minimum <= maximum)
     }

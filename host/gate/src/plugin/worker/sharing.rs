@@ -7,9 +7,11 @@
 //! Where a component cannot import a memory, and in code that runs once, the component itself has a placeholder. The host
 //! copies bytes to places that the compiling child named, and reads neither components nor code.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tollgate_component::{LentMemory, Separated};
+use tollgate_config::Limits;
 use tollgate_engine::{Code, Compiled, Tier};
 
 use super::child::ChildResult;
@@ -184,6 +186,9 @@ impl Worker {
             task: Task::LayOut {
                 memory: MemoryLine::of(memory),
             },
+            // The module depends on neither, so that other plugins find it.
+            limits: Limits::default(),
+            capabilities: BTreeSet::new(),
             // There is nothing to optimise.
             tier: match order.tier {
                 Tier::Interim => Tier::Serving,

@@ -294,11 +294,14 @@ async fn prepared(worker: &Worker, settings: &str) -> Result<String, PrepareErro
 }
 
 fn compilations(folder: &Path) -> usize {
+    orders_to(folder, "compile")
+}
+
+/// Number of children that had a task.
+fn orders_to(folder: &Path, task: &str) -> usize {
     let orders = std::fs::read_to_string(folder.join("orders")).unwrap_or_default();
-    let lines = orders.lines();
-    lines
-        .filter(|order| order.contains(r#""compile":"#))
-        .count()
+    let task = format!("\"{task}\":");
+    orders.lines().filter(|order| order.contains(&task)).count()
 }
 
 #[tokio::test]
@@ -309,6 +312,13 @@ async fn plugins_with_other_memory_share_one_compilation() {
     assert_eq!(first.unwrap(), "coned12efg|<MEMONE>");
     assert_eq!(second.unwrap(), "ctwod34efg|<MEMTWO>");
     assert_eq!(compilations(folder.path()), 1);
+    // Their memories have different sizes. A third plugin has a memory of the same size as the second one.
+    assert_eq!(orders_to(folder.path(), "layOut"), 2);
+    assert_eq!(
+        prepared(&worker, "third").await.unwrap(),
+        "ctwod34efg|<MEMTWO>"
+    );
+    assert_eq!(orders_to(folder.path(), "layOut"), 2);
     // A restart finds the code of each of them.
     assert_eq!(
         prepared(&worker, "second").await.unwrap(),
@@ -346,6 +356,13 @@ async fn rejects_places_that_do_not_fit() {
         let worker = worker_of(folder.path(), &sharing(folder.path(), places));
         let error = prepared(&worker, "first").await.expect_err(places);
         println!("{places}: {error:?}");
+    }
+    for places in ["[]", "[1,2]", "[3]"] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = sharing(folder.path(), "[1,5]")
+            .replace(r#""places":[1]"#, &format!(r#""places":{places}"#));
+        let error = prepared(&worker_of(folder.path(), &script), "first").await;
+        println!("{places}: {:?}", error.expect_err(places));
     }
 }
 
