@@ -1,36 +1,37 @@
-//! Lets a separated component import its memories, so that one compiled component serves plugins with other contents.
+//! Lets a component import its memories, so that one compiled component serves plugins with other contents.
 //!
-//! A module that has a memory of its own imports it instead. The component imports a module for each such memory, and
-//! instantiates it first:
+//! A module with a memory imports this memory instead. The component imports another module for each such memory, and
+//! instantiates that module first:
 //!
 //! ```text
 //! before: plugin (code, memory with contents)      after: plugin (code) ← memory with contents
 //! ```
 //!
-//! The imported module has nothing but the memory: no code, no table, no global. So whoever links the component chooses
-//! the contents of the memory, and nothing else. Nothing changes for the plugin's code: memory 0 has the same size and
-//! the same maximum, and its module exports it under the same names.
+//! The imported module has nothing but the memory: no code, no table, no global. So the host chooses the contents of the
+//! memory when it links the component, and nothing else. Nothing changes for the plugin's code. Memory 0 has the same size
+//! and the same maximum. The plugin's module exports the memory under the same names.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent, RoundtripReencoder, utils};
+use wasm_encoder::reencode::{
+    Error, Reencode, ReencodeComponent, RoundtripReencoder, component_utils, utils,
+};
 use wasm_encoder::{
     Component, ComponentAliasSection, ComponentImportSection, ConstExpr, CoreTypeSection,
     DataSection, EntityType, ExportKind, ExportSection, ImportSection, InstanceSection,
     MemorySection, MemoryType, Module, ModuleArg, ModuleType, RawSection, SectionId,
 };
 use wasmparser::{
-    BinaryReaderError, ComponentAlias, ComponentExternalKind, ComponentOuterAliasKind,
-    ComponentTypeRef, CoreType, Instance, ModuleTypeDeclaration, Parser, Payload, TypeRef,
+    BinaryReaderError, ComponentTypeRef, CoreType, Instance, ModuleTypeDeclaration, Parser,
+    Payload, TypeRef,
 };
 
 use super::outline::{Outline, own_payloads};
 use super::separate::{Memory, Separated, placeholder, section, separate};
 
-/// The module that a plugin imports its memory from. A colon cannot be in a name of the component model's own, so that it
-/// is no other import's.
+/// The module that a plugin imports its memory from.
 const MODULE: &str = "tollgate:memory";
 /// The name under which the memory is exported.
 const MEMORY: &str = "memory";
@@ -57,16 +58,26 @@ pub struct LentMemory {
     pub content: Vec<u8>,
 }
 
-/// What a component that imports its memories needs.
+/// The needs of a component that imports its memories.
 #[derive(Debug)]
 pub struct Wanted {
     /// An empty module for each memory that it imports, to check the component with.
     pub memories: Vec<Vec<u8>>,
-    /// Number of memories that an instance of the component has, with those that it imports. The highest number if the
-    /// component has instances that are not counted, which [`lent`] never makes.
+    /// Number of memories that an instance of the component has, with those that it imports.
     pub memory_count: u32,
     /// Number of tables that an instance of the component has.
     pub table_count: u32,
+}
+
+/// Why it is not known what a component needs.
+#[derive(Debug, thiserror::Error)]
+pub enum WantedError {
+    /// The component cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] BinaryReaderError),
+    /// The component imports modules, and has instances that cannot be counted. [`lent`] makes no such component.
+    #[error("it imports modules, and exports, aliases or nests others")]
+    Uncounted,
 }
 
 /// The name under which a component imports the module of a memory.
@@ -82,13 +93,17 @@ struct Lending {
     memory: LentMemory,
 }
 
-/// What the modules of a component ask of memories that they import. The code of a plugin does not depend on the size of its
-/// memory, so its import asks for no more than that, and plugins with memories of other sizes have the same component.
+/// The demands of a component's modules on memories that they import. The code of a plugin does not depend on the size of its
+/// memory. So the new import asks for no more than the other ones, and plugins with memories of other sizes have the same
+/// component.
+#[derive(Default)]
 struct Asked {
     /// The largest size that an import asks for, in pages.
     minimum: u64,
     /// Whether an import asks for a maximum.
     is_limited: bool,
+    /// Whether a module has imports under the name of [`MODULE`] already.
+    has_name: bool,
 }
 
 /// The new component: its first modules and instances are those of the memories.
@@ -98,17 +113,17 @@ struct Lender {
     memories: u32,
 }
 
-/// Lets a component import the memories whose contents can be separated. Other memories stay where they are. Returns `None` if there is no such memory, or if the component refers to modules
-/// in ways that this step does not follow.
+/// Lets a component import the memories whose contents can be separated. Other memories stay where they are. Returns `None`
+/// if there is no such memory, or if the component refers to modules in ways that this step does not follow.
 ///
 /// # Errors
 /// When the component cannot be read.
 pub fn lent(component: &[u8]) -> Result<Option<Lent>, Error> {
     let outline = Outline::read(component)?;
-    if outline.is_unusual {
+    let asked = Asked::by(&outline.modules)?;
+    if outline.is_unusual || outline.imports_modules || asked.has_name {
         return Ok(None);
     }
-    let asked = Asked::by(&outline.modules)?;
     let mut lendings = Vec::new();
     let mut numbers = HashMap::new();
     for (index, module) in (0..).zip(&outline.modules) {
@@ -154,15 +169,44 @@ pub fn parted(component: &[u8]) -> Result<Separated, Error> {
 /// Returns what a component needs that imports its memories, or `None` if it imports no modules.
 ///
 /// # Errors
-/// When the component cannot be read.
-pub fn wanted(component: &[u8]) -> Result<Option<Wanted>, BinaryReaderError> {
-    // The type of each module that is imported, and then the modules of the component.
-    let (mut types, mut modules) = (Vec::new(), Vec::new());
+/// When the component cannot be read, or has instances that cannot be counted.
+pub fn wanted(component: &[u8]) -> Result<Option<Wanted>, WantedError> {
+    let outline = Outline::read(component)?;
+    if !outline.imports_modules {
+        return Ok(None);
+    }
+    let nests_instances = own_payloads(component).any(|payload| match payload {
+        Ok(Payload::ComponentSection {
+            unchecked_range, ..
+        }) => {
+            let within = component.get(unchecked_range).unwrap_or_default();
+            has_instances(within).unwrap_or(true)
+        }
+        _ => false,
+    });
+    if outline.is_unusual || nests_instances {
+        return Err(WantedError::Uncounted);
+    }
     let mut wanted = Wanted {
-        memories: Vec::new(),
+        memories: imported(component)?,
         memory_count: 0,
         table_count: 0,
     };
+    for (_, module) in outline.instantiated() {
+        let (memories, tables) = match outline.modules.get(module as usize) {
+            Some([]) => (1, 0),
+            Some(module) => counted(module)?,
+            None => return Err(WantedError::Uncounted),
+        };
+        wanted.memory_count = wanted.memory_count.saturating_add(memories);
+        wanted.table_count = wanted.table_count.saturating_add(tables);
+    }
+    Ok(Some(wanted))
+}
+
+/// An empty module for each module that a component imports, with the memory that its type exports.
+fn imported(component: &[u8]) -> Result<Vec<Vec<u8>>, BinaryReaderError> {
+    let (mut types, mut modules) = (Vec::new(), Vec::new());
     for payload in own_payloads(component) {
         match payload? {
             Payload::CoreTypeSection(section) => {
@@ -181,65 +225,14 @@ pub fn wanted(component: &[u8]) -> Result<Option<Wanted>, BinaryReaderError> {
                             offset: 0,
                             content: Vec::new(),
                         };
-                        wanted.memories.push(memory.module());
-                        modules.push((1, 0));
-                    }
-                }
-            }
-            Payload::ModuleSection {
-                unchecked_range, ..
-            } => {
-                // If the bytes are cut short, the parser reaches their end and reports it.
-                let module = component.get(unchecked_range).unwrap_or_default();
-                modules.push(counted(module)?);
-            }
-            // Instances that would not be counted.
-            Payload::ComponentSection {
-                unchecked_range, ..
-            } => {
-                let within = component.get(unchecked_range).unwrap_or_default();
-                if has_instances(within)? {
-                    wanted.memory_count = u32::MAX;
-                }
-            }
-            Payload::ComponentAliasSection(section) => {
-                for alias in section {
-                    if let ComponentAlias::InstanceExport {
-                        kind: ComponentExternalKind::Module,
-                        ..
-                    }
-                    | ComponentAlias::Outer {
-                        kind:
-                            ComponentOuterAliasKind::CoreModule | ComponentOuterAliasKind::CoreType,
-                        ..
-                    } = alias?
-                    {
-                        wanted.memory_count = u32::MAX;
-                    }
-                }
-            }
-            // A module that is exported has another number from then on.
-            Payload::ComponentExportSection(section) => {
-                for export in section {
-                    if export?.kind == ComponentExternalKind::Module {
-                        wanted.memory_count = u32::MAX;
-                    }
-                }
-            }
-            Payload::InstanceSection(section) => {
-                for instance in section {
-                    if let Instance::Instantiate { module_index, .. } = instance? {
-                        let module = modules.get(module_index as usize).copied();
-                        let (memories, tables) = module.unwrap_or((u32::MAX, 0));
-                        wanted.memory_count = wanted.memory_count.saturating_add(memories);
-                        wanted.table_count = wanted.table_count.saturating_add(tables);
+                        modules.push(memory.module());
                     }
                 }
             }
             _ => {}
         }
     }
-    Ok((!wanted.memories.is_empty()).then_some(wanted))
+    Ok(modules)
 }
 
 /// The size and the maximum of the memory that a module of this type exports.
@@ -258,7 +251,7 @@ fn asked_memory(kind: &CoreType<'_>) -> Option<(u64, Option<u64>)> {
         })
 }
 
-/// The number of memories and of tables that a module has of its own.
+/// The number of memories and of tables that a module defines.
 fn counted(module: &[u8]) -> Result<(u32, u32), BinaryReaderError> {
     let (mut memories, mut tables) = (0, 0);
     for payload in Parser::new(0).parse_all(module) {
@@ -287,13 +280,7 @@ impl LentMemory {
     #[must_use]
     pub fn module(&self) -> Vec<u8> {
         let mut memories = MemorySection::new();
-        memories.memory(MemoryType {
-            minimum: self.minimum,
-            maximum: self.maximum,
-            memory64: false,
-            shared: false,
-            page_size_log2: None,
-        });
+        memories.memory(memory_type(self.minimum, self.maximum));
         let mut exports = ExportSection::new();
         exports.export(MEMORY, ExportKind::Memory, 0);
         let mut module = Module::new();
@@ -312,15 +299,14 @@ impl LentMemory {
 
 impl Asked {
     fn by(modules: &[&[u8]]) -> Result<Self, BinaryReaderError> {
-        let mut asked = Self {
-            minimum: 0,
-            is_limited: false,
-        };
+        let mut asked = Self::default();
         for module in modules {
             for payload in Parser::new(0).parse_all(module) {
                 if let Payload::ImportSection(section) = payload? {
                     for import in section.into_imports() {
-                        if let TypeRef::Memory(memory) = import?.ty {
+                        let import = import?;
+                        asked.has_name |= import.module == MODULE;
+                        if let TypeRef::Memory(memory) = import.ty {
                             asked.minimum = asked.minimum.max(memory.initial);
                             asked.is_limited |= memory.maximum.is_some();
                         }
@@ -333,17 +319,21 @@ impl Asked {
 
     /// The type under which a memory is imported.
     fn of(&self, memory: &LentMemory) -> MemoryType {
-        let (minimum, maximum) = match self.is_limited {
-            true => (memory.minimum, memory.maximum),
-            false => (memory.minimum.min(self.minimum), None),
-        };
-        MemoryType {
-            minimum,
-            maximum,
-            memory64: false,
-            shared: false,
-            page_size_log2: None,
+        match self.is_limited {
+            true => memory_type(memory.minimum, memory.maximum),
+            false => memory_type(memory.minimum.min(self.minimum), None),
         }
+    }
+}
+
+/// The type of a memory of 32 bits.
+fn memory_type(minimum: u64, maximum: Option<u64>) -> MemoryType {
+    MemoryType {
+        minimum,
+        maximum,
+        memory64: false,
+        shared: false,
+        page_size_log2: None,
     }
 }
 
@@ -352,13 +342,11 @@ impl Asked {
 impl Lending {
     /// Reads a module. Returns `None` if its memory stays where it is.
     fn read(module: &[u8], asked: &Asked) -> Result<Option<Self>, BinaryReaderError> {
-        let Some(memory) = Memory::read(module)? else {
+        let memory = Memory::read(module)?;
+        let Some((kind, image)) = memory.and_then(|memory| Some((memory.kind(), memory.image()?)))
+        else {
             return Ok(None);
         };
-        let (Some(image), false) = (memory.image(), imports_from(module, MODULE)?) else {
-            return Ok(None);
-        };
-        let kind = memory.kind();
         let memory = LentMemory {
             minimum: kind.initial,
             maximum: kind.maximum,
@@ -378,19 +366,6 @@ fn has_instances(component: &[u8]) -> Result<bool, BinaryReaderError> {
     for payload in Parser::new(0).parse_all(component) {
         if let Payload::InstanceSection(_) | Payload::ModuleSection { .. } = payload? {
             return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn imports_from(module: &[u8], name: &str) -> Result<bool, BinaryReaderError> {
-    for payload in Parser::new(0).parse_all(module) {
-        if let Payload::ImportSection(section) = payload? {
-            for import in section.into_imports() {
-                if import?.module == name {
-                    return Ok(true);
-                }
-            }
         }
     }
     Ok(false)
@@ -429,9 +404,7 @@ impl Lender {
                 }
                 Payload::InstanceSection(section) => {
                     let mut instances = InstanceSection::new();
-                    for instance in section {
-                        self.instance(&mut instances, instance?)?;
-                    }
+                    self.parse_instance_section(&mut instances, section)?;
                     lent.section(&instances);
                 }
                 Payload::ComponentAliasSection(section) => {
@@ -464,34 +437,6 @@ impl Lender {
         }
         lent.section(&types).section(&imports).section(&instances);
     }
-
-    fn instance(
-        &mut self,
-        instances: &mut InstanceSection,
-        instance: Instance<'_>,
-    ) -> Result<(), Error> {
-        match instance {
-            Instance::Instantiate { module_index, args } => {
-                let memory = self.numbers.get(&module_index).copied();
-                let arguments = args
-                    .iter()
-                    .map(|argument| (argument.name, self.instance_index(argument.index)))
-                    .chain(memory.map(|memory| (MODULE, memory)))
-                    .map(|(name, index)| (name, ModuleArg::Instance(index)));
-                let arguments: Vec<_> = arguments.collect();
-                instances.instantiate(self.memories + module_index, arguments);
-            }
-            Instance::FromExports(exports) => {
-                let exports = exports.iter().map(|export| {
-                    let kind = ExportKind::from(export.kind);
-                    (export.name, kind, export.index)
-                });
-                let exports: Vec<_> = exports.collect();
-                instances.export_items(exports);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Reencode for Lender {
@@ -499,8 +444,39 @@ impl Reencode for Lender {
 }
 
 impl ReencodeComponent for Lender {
+    fn module_index(&mut self, module: u32) -> u32 {
+        self.memories + module
+    }
+
     fn instance_index(&mut self, instance: u32) -> u32 {
         self.memories + instance
+    }
+
+    /// Gives the instance of a module that had a memory the instance of that memory.
+    fn parse_instance(
+        &mut self,
+        instances: &mut InstanceSection,
+        instance: Instance<'_>,
+    ) -> Result<(), Error> {
+        let lent = match &instance {
+            Instance::Instantiate { module_index, args } => {
+                let memory = self.numbers.get(module_index).copied();
+                memory.map(|memory| (*module_index, args, memory))
+            }
+            Instance::FromExports(_) => None,
+        };
+        let Some((module, arguments, memory)) = lent else {
+            return component_utils::parse_instance(self, instances, instance);
+        };
+        let own = arguments
+            .iter()
+            .map(|argument| (argument.name, self.instance_index(argument.index)));
+        let all: Vec<_> = own
+            .chain([(MODULE, memory)])
+            .map(|(name, index)| (name, ModuleArg::Instance(index)))
+            .collect();
+        instances.instantiate(self.module_index(module), all);
+        Ok(())
     }
 }
 
@@ -508,12 +484,7 @@ impl ReencodeComponent for Lender {
 fn without_memory(module: &[u8], kind: MemoryType) -> Result<Vec<u8>, Error> {
     let mut rewritten = Module::new();
     let mut is_imported = false;
-    let import = |imports: &mut ImportSection| {
-        imports.import(MODULE, MEMORY, EntityType::Memory(kind));
-    };
     let left_out = [SectionId::Memory, SectionId::Data, SectionId::DataCount].map(u8::from);
-    let before_imports = u8::from(SectionId::Type);
-    let left_out: HashSet<u8> = left_out.into();
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload?;
         let Some((id, data)) = section(&payload, module) else {
@@ -522,12 +493,12 @@ fn without_memory(module: &[u8], kind: MemoryType) -> Result<Vec<u8>, Error> {
         if let Payload::CustomSection(_) = payload {
             continue;
         }
-        if !is_imported && id > before_imports {
+        if !is_imported && id > u8::from(SectionId::Type) {
             let mut imports = ImportSection::new();
             if let Payload::ImportSection(section) = payload {
                 utils::parse_import_section(&mut RoundtripReencoder, &mut imports, section)?;
             }
-            import(&mut imports);
+            imports.import(MODULE, MEMORY, EntityType::Memory(kind));
             rewritten.section(&imports);
             is_imported = true;
             if id == u8::from(SectionId::Import) {

@@ -21,7 +21,7 @@ pub mod trim;
 
 pub use componentize::{ComponentizeError, componentize, exports, imports};
 pub use flatten::flattened;
-pub use lend::{Lent, LentMemory, Wanted, lent, memory_import, parted, wanted};
+pub use lend::{Lent, LentMemory, Wanted, WantedError, lent, memory_import, parted, wanted};
 pub use order::ordered;
 pub use separate::{Separated, SlotError, separate, slots};
 pub use shim::without_shim;

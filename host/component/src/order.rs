@@ -88,7 +88,7 @@ pub fn ordered(component: &[u8]) -> Result<Option<Vec<u8>>, Error> {
 
 impl Moves {
     fn new(outline: &Outline<'_>) -> Result<Option<Self>, BinaryReaderError> {
-        if outline.is_unusual {
+        if outline.is_unusual || outline.imports_modules {
             return Ok(None);
         }
         let mut instances_of = HashMap::new();

@@ -9,14 +9,17 @@ use wasmparser::{
 /// The structure of a component. Positions in these lists are the component's own indices.
 #[derive(Default)]
 pub(super) struct Outline<'c> {
+    /// The modules of the component. One that it imports is empty.
     pub(super) modules: Vec<&'c [u8]>,
     pub(super) instances: Vec<Instance<'c>>,
     pub(super) aliases: Vec<Alias<'c>>,
     /// Number of core functions so far.
     functions: u32,
     /// Whether the component refers to modules or functions in ways that this reader does not follow. Such components
-    /// import, export or alias modules, or have a resource with a destructor.
+    /// export or alias modules, or have a resource with a destructor.
     pub(super) is_unusual: bool,
+    /// Whether the component imports modules, as only components do that [`lend`](super::lend) makes.
+    pub(super) imports_modules: bool,
 }
 
 /// An alias of an export of a core instance.
@@ -96,7 +99,10 @@ impl<'c> Outline<'c> {
             }
             Payload::ComponentImportSection(section) => {
                 for import in section {
-                    self.is_unusual |= matches!(import?.ty, ComponentTypeRef::Module(_));
+                    if let ComponentTypeRef::Module(_) = import?.ty {
+                        self.imports_modules = true;
+                        self.modules.push(&[]);
+                    }
                 }
             }
             Payload::ComponentExportSection(section) => {

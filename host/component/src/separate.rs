@@ -4,7 +4,7 @@
 //! The same holds for two versions of a policy in an interpreted language. Compiling is slow, and the compiler copies
 //! the contents of memories without looking at them. So the contents of each memory become an image, and a placeholder
 //! of the same size takes their place in the component. The compiled component has the placeholders at page boundaries.
-//! Whoever holds code for a separated component fills images into it, and has the code of the original component.
+//! The host fills images into code of a separated component. The result is the code of the original component.
 //!
 //! Images begin and end at pages of WebAssembly, and large ones end at coarser boundaries, so that contents of slightly
 //! different sizes have the same place. Zeros that nobody reads cost disk space only. The component otherwise stays as it is, with the size of its memories, its globals and its tables.

@@ -130,7 +130,7 @@ fn parameters(section: TypeSectionReader<'_>) -> Result<Vec<u32>, BinaryReaderEr
 
 impl<'c> Outline<'c> {
     fn plan(&self) -> Result<Option<Plan<'c>>, BinaryReaderError> {
-        if self.is_unusual {
+        if self.is_unusual || self.imports_modules {
             return Ok(None);
         }
         for (instance, shim_module) in self.instantiated() {

@@ -251,19 +251,19 @@ impl Guest {
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
-        // The pool is laid out for the limits. Compiling a larger component would fail with an error in wasmtime's
-        // words.
-        Needs::of(component).fit(&limits)?;
-        let component = engine.component(component).map_err(GuestError::Invalid)?;
-        let parts = Parts {
-            component: Arc::new(component),
-            memories: Vec::new(),
-        };
-        Self::of(engine, name, parts, configured, capabilities, limits)
+        Self::link_lent(
+            engine,
+            name,
+            component,
+            &[],
+            configured,
+            capabilities,
+            limits,
+        )
     }
 
-    /// Compiles a component that imports its memories, and links it with modules of these memories. The compiler can crash
-    /// here, too.
+    /// Compiles a component that imports its memories, and links it with modules of these memories. A component that has its
+    /// memories needs none. The compiler can crash here, too.
     ///
     /// # Errors
     /// As for [`Self::link`].
@@ -276,6 +276,8 @@ impl Guest {
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
+        // The pool is laid out for the limits. Compiling a larger component would fail with an error in wasmtime's
+        // words.
         let mut needs = Needs::of(component);
         // The plugin did not ask for the instances of its memories.
         let lent_instances = u32::try_from(memories.len()).unwrap_or(u32::MAX);
@@ -323,12 +325,15 @@ impl Guest {
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
         let component = engine.read_component(code).map_err(GuestError::Code)?;
-        let parts = Parts {
-            component: Arc::new(component),
-            memories: Vec::new(),
-        };
         let configured = ConfiguredBy::Snapshot;
-        Self::of(engine, name, parts, configured, capabilities, limits)
+        Self::of(
+            engine,
+            name,
+            component.into(),
+            configured,
+            capabilities,
+            limits,
+        )
     }
 
     fn of(

@@ -92,10 +92,17 @@ impl Parts {
 
     /// Whether an import is one of the memories.
     pub(super) fn has_memory(&self, import: &str) -> bool {
-        let number = import
-            .trim_start_matches(|character: char| !character.is_ascii_digit())
-            .parse();
-        number.is_ok_and(|number| number < self.memories.len() && memory_import(number) == import)
+        let mut numbers = 0..self.memories.len();
+        numbers.any(|number| memory_import(number) == import)
+    }
+}
+
+impl From<Component> for Parts {
+    fn from(component: Component) -> Self {
+        Self {
+            component: Arc::new(component),
+            memories: Vec::new(),
+        }
     }
 }
 

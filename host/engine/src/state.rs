@@ -42,9 +42,9 @@ pub struct CallState {
     pub(super) namespaces: Arc<dyn Namespaces>,
     /// The objects of the cluster that the plugin may see.
     pub(super) lookups: Granted,
-    /// Who answers questions about rights, and what has been answered. None without the capability `access`.
+    /// The source of answers about rights, and the answers so far. None without the capability `access`.
     pub(super) access: Option<Box<Asking>>,
-    /// Who verifies images, and what has been answered. None without the capability `images`.
+    /// The verifier of images, and its answers so far. None without the capability `images`.
     pub(super) images: Option<Box<images::Asking>>,
     /// Number of log lines that an earlier attempt of the same call has written.
     pub(super) lines_before: u32,

@@ -29,9 +29,9 @@ pub(crate) struct Image {
 // === impl Memory ===
 
 impl<'m> Memory<'m> {
-    /// Reads the memory of a module. Returns `None` unless the module has one memory of its own, which its data
-    /// segments initialise at fixed addresses, and which is 32-bit and not shared. Passive segments, which a snapshot
-    /// leaves behind, do not matter if no code refers to them.
+    /// Reads the memory of a module. Returns `None` unless the module has exactly one memory, of 32 bits and not shared. Data
+    /// segments must initialise it at fixed addresses. Passive segments do not matter if no code refers to them. Snapshots
+    /// leave such segments behind.
     pub(crate) fn read(module: &'m [u8]) -> Result<Option<Self>, BinaryReaderError> {
         let mut memories = Vec::new();
         let mut segments = Some(Vec::new());

@@ -125,25 +125,18 @@ impl<'o> Workshop<'o> {
         )
     }
 
-    /// Compiles and links a component that imports its memories, as the host would.
+    /// Compiles and links a component, as the host would with these limits and capabilities.
+    fn link(&self, component: &[u8]) -> Result<Guest, GuestError> {
+        self.link_lent(component, &[])
+    }
+
+    /// Compiles and links a component that imports its memories, with modules of these.
     fn link_lent(&self, component: &[u8], memories: &[Vec<u8>]) -> Result<Guest, GuestError> {
         Guest::link_lent(
             &self.engine,
             self.name.clone(),
             component,
             memories,
-            ConfiguredBy::Snapshot,
-            self.order.capabilities.iter().copied(),
-            Arc::new(self.order.limits.clone()),
-        )
-    }
-
-    /// Compiles and links a component, as the host would with these limits and capabilities.
-    fn link(&self, component: &[u8]) -> Result<Guest, GuestError> {
-        Guest::link(
-            &self.engine,
-            self.name.clone(),
-            component,
             ConfiguredBy::Snapshot,
             self.order.capabilities.iter().copied(),
             Arc::new(self.order.limits.clone()),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use tollgate_admission::chain;
-use tollgate_component::{Separated, Wanted, separate, slots, wanted};
+use tollgate_component::{Separated, separate, slots, wanted};
 use wasmtime_wizer::Wizer;
 
 use super::{Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, sizes};
@@ -19,27 +19,13 @@ pub(super) fn compile(
 ) -> Result<Outcome, Refusal> {
     let _ = reporter.stage(stage);
     let workshop = Workshop::open(order, order.tier)?;
-    // A component that cannot be read imports nothing, and is refused when it is compiled.
-    let wanted = attempted(|| wanted(component)).flatten();
-    let bytes = caught(|| {
-        let guest = match &wanted {
-            Some(Wanted { memories, .. }) => workshop.link_lent(component, memories),
-            None => workshop.link(component),
-        };
+    compiled(stage, images, || {
+        let wanted = wanted(component).map_err(|error| chain(&error))?;
+        // There is no content to link it with, only what the component asks for.
+        let memories = wanted.map(|wanted| wanted.memories).unwrap_or_default();
+        let guest = workshop.link_lent(component, &memories);
         let guest = guest.map_err(|error| chain(&error))?;
         guest.code().map_err(|error| format!("{error:#}"))
-    })
-    .map_err(|reason| stage.refuses(reason))?;
-    let places = slots(&bytes, images).map_err(|error| stage.refuses(error))?;
-    let line = Line::Compiled {
-        code_bytes: bytes.len() as u64,
-        fallback: None,
-        places,
-    };
-    Ok(Outcome {
-        line,
-        bytes,
-        contents: Vec::new(),
     })
 }
 
@@ -54,12 +40,20 @@ pub(super) fn laid_out(
     let workshop = Workshop::open(order, order.tier)?;
     let size = usize::try_from(memory.bytes).map_err(|error| stage.refuses(error))?;
     let lent = memory.with(Vec::new()).with_placeholder(size);
-    let bytes = caught(|| {
+    compiled(stage, &[memory.bytes], || {
         let code = workshop.engine.memory_code(&lent);
         code.map_err(|error| format!("{error:#}"))
     })
-    .map_err(|reason| stage.refuses(reason))?;
-    let places = slots(&bytes, &[memory.bytes]).map_err(|error| stage.refuses(error))?;
+}
+
+/// Compiles something, and finds the places of its images in the code.
+fn compiled(
+    stage: Stage,
+    images: &[u64],
+    compile: impl FnOnce() -> Result<Vec<u8>, String>,
+) -> Result<Outcome, Refusal> {
+    let bytes = caught(compile).map_err(|reason| stage.refuses(reason))?;
+    let places = slots(&bytes, images).map_err(|error| stage.refuses(error))?;
     let line = Line::Compiled {
         code_bytes: bytes.len() as u64,
         fallback: None,

@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tokio::sync::OwnedMutexGuard;
 use tollgate_component::{LentMemory, Separated};
 use tollgate_config::Limits;
 use tollgate_engine::{Code, Compiled, Tier};
@@ -23,6 +24,12 @@ use crate::plugin::protocol::MemoryLine;
 /// Size of a plugin from which its unoptimised code is shared, too, in bytes. Below, one more child costs more than the
 /// compiler.
 const SHARED_ONCE_BYTES: usize = 1 << 20;
+
+/// Code that is being stored, while others with the same order wait.
+struct Storing {
+    keeping: Keeping,
+    _turn: Option<OwnedMutexGuard<()>>,
+}
 
 // === impl Worker ===
 
@@ -41,42 +48,48 @@ impl Worker {
             memories,
         } = separated;
         let order = to_compile(order, stage, separated);
-        let key = self.key(&order, component);
-        // Plugins with the same code wait for the first of them. It has its place already, so it goes on meanwhile.
-        let turn = match &key {
-            Some(key) => Some(self.compiling.enter(key.clone()).await),
-            None => None,
-        };
-        let mut keeping = Keeping::default();
-        let (places, code) = match self.recall(key.as_ref()).await? {
-            Some((places, code)) => (places, code.component),
-            None => match self
-                .child(&order)
-                .run(&order, None, component, pace)
-                .await?
-            {
-                ChildResult::Compiled { code, places } => {
-                    let code = Arc::new(code);
-                    keeping = self.keep(key, &places, &code.clone().into());
-                    (places, code)
-                }
-                ChildResult::Configured { .. } | ChildResult::Separated(_) => {
-                    return Err(PrepareError::Protocol(ProtocolError::Component));
-                }
-            },
-        };
-        let stored = async {
-            keeping.end().await;
-            drop(turn);
-        };
+        let (places, code, storing) = self.compiled(&order, component, pace).await?;
         let filled = async {
             Ok(Compiled {
                 component: self.filled(code, places, images).await?,
                 memories: self.memories(&order, memories, pace).await?,
             })
         };
-        let (filled, ()) = tokio::join!(filled, stored);
+        let (filled, ()) = tokio::join!(filled, storing.end());
         filled
+    }
+
+    /// Finds code that was compiled by an order, or runs a child that compiles it. Others with the same order wait for the
+    /// first of them until its code is stored.
+    async fn compiled(
+        &self,
+        order: &Order,
+        bytes: &[u8],
+        pace: &mut Pace<'_>,
+    ) -> Result<(Vec<u64>, Arc<Code>, Storing), PrepareError> {
+        let key = self.key(order, bytes);
+        // The first of them has its place already, so it goes on meanwhile.
+        let turn = match &key {
+            Some(key) => Some(self.compiling.enter(key.clone()).await),
+            None => None,
+        };
+        let mut storing = Storing {
+            keeping: Keeping::default(),
+            _turn: turn,
+        };
+        if let Some((places, code)) = self.recall(key.as_ref()).await? {
+            return Ok((places, code.component, storing));
+        }
+        match self.child(order).run(order, None, bytes, pace).await? {
+            ChildResult::Compiled { code, places } => {
+                let code = Arc::new(code);
+                storing.keeping = self.keep(key, &places, &code.clone().into());
+                Ok((places, code, storing))
+            }
+            ChildResult::Configured { .. } | ChildResult::Separated(_) => {
+                Err(PrepareError::Protocol(ProtocolError::Component))
+            }
+        }
     }
 
     /// Whether the code of a component is stored, so that no compiler has to run.
@@ -160,7 +173,8 @@ impl Worker {
     ) -> Result<Vec<Arc<Code>>, PrepareError> {
         let mut filled = Vec::new();
         for memory in memories {
-            let (places, code) = self.laid_out(order, memory, pace).await?;
+            let order = to_lay_out(order, memory);
+            let (places, code, storing) = self.compiled(&order, &[], pace).await?;
             let [place] = places[..] else {
                 return Err(PrepareError::Protocol(ProtocolError::Places {
                     places: places.len(),
@@ -169,52 +183,38 @@ impl Worker {
             };
             let (store, memory) = (self.store.clone(), memory.clone());
             let fill = move || store.fill(&code, [(place, &memory.content[..])]);
-            filled.push(Arc::new(blocking(fill).await??));
+            let (code, ()) = tokio::join!(blocking(fill), storing.end());
+            filled.push(Arc::new(code??));
         }
         Ok(filled)
     }
+}
 
-    /// Finds the code of the module of a memory, or runs a child that compiles it. Memories of the same size, with contents
-    /// of the same size, have the same code.
-    async fn laid_out(
-        &self,
-        order: &Order,
-        memory: &LentMemory,
-        pace: &mut Pace<'_>,
-    ) -> Result<(Vec<u64>, Arc<Code>), PrepareError> {
-        let order = Order {
-            task: Task::LayOut {
-                memory: MemoryLine::of(memory),
-            },
-            // The module depends on neither, so that other plugins find it.
-            limits: Limits::default(),
-            capabilities: BTreeSet::new(),
-            // There is nothing to optimise.
-            tier: match order.tier {
-                Tier::Interim => Tier::Serving,
-                tier => tier,
-            },
-            ..order.clone()
-        };
-        let key = self.key(&order, &[]);
-        let turn = match &key {
-            Some(key) => Some(self.compiling.enter(key.clone()).await),
-            None => None,
-        };
-        if let Some((places, code)) = self.recall(key.as_ref()).await? {
-            return Ok((places, code.component));
-        }
-        match self.child(&order).run(&order, None, &[], pace).await? {
-            ChildResult::Compiled { code, places } => {
-                let code = Arc::new(code);
-                self.keep(key, &places, &code.clone().into()).end().await;
-                drop(turn);
-                Ok((places, code))
-            }
-            ChildResult::Configured { .. } | ChildResult::Separated(_) => {
-                Err(PrepareError::Protocol(ProtocolError::Component))
-            }
-        }
+// === impl Storing ===
+
+impl Storing {
+    /// Waits until the code is stored, and lets the next one look for it.
+    async fn end(self) {
+        self.keeping.end().await;
+    }
+}
+
+/// The order to compile the module of a memory. Memories of the same size, with contents of the same size, have the same
+/// order.
+fn to_lay_out(order: &Order, memory: &LentMemory) -> Order {
+    Order {
+        task: Task::LayOut {
+            memory: MemoryLine::of(memory),
+        },
+        // The module depends on neither, so that other plugins find it.
+        limits: Limits::default(),
+        capabilities: BTreeSet::new(),
+        // There is nothing to optimise.
+        tier: match order.tier {
+            Tier::Interim => Tier::Serving,
+            tier => tier,
+        },
+        ..order.clone()
     }
 }
 
