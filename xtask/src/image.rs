@@ -154,6 +154,14 @@ impl<'w> Build<'w> {
 
     /// Compiles the host.
     pub(crate) fn host(&self, target: &str) -> anyhow::Result<PathBuf> {
+        let mut command = self.host_command(target)?;
+        terminal::paragraph("  ", &format!("compiling for {target}"));
+        cargo::run(&mut command)?;
+        Ok(self.into.join(target).join("release/tollgate"))
+    }
+
+    /// The command that compiles the host. Installs what it needs.
+    pub(crate) fn host_command(&self, target: &str) -> anyhow::Result<Command> {
         toolchain::ensure_target(target)?;
         let compiler = compiler(target)?;
         let name = target.replace('-', "_");
@@ -171,9 +179,12 @@ impl<'w> Build<'w> {
             let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
             command.env(linker, compiler);
         }
-        terminal::paragraph("  ", &format!("compiling for {target}"));
-        cargo::run(&mut command)?;
-        Ok(self.into.join(target).join("release/tollgate"))
+        Ok(command)
+    }
+
+    /// The folder that cargo builds into.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.into
     }
 
     /// Compiles the plugins of `plugins/`.

@@ -7,6 +7,7 @@
 //! - `cargo xtask fields` writes the fields of Kubernetes' kinds.
 //! - `cargo xtask image` builds the image.
 //! - `cargo xtask kubernetes` builds the Kubernetes programs that the tests need.
+//! - `cargo xtask layout` records the order of functions for the linker.
 //! - `cargo xtask lookups` measures lookups.
 //! - `cargo xtask loading` measures how long plugins take to load.
 //! - `cargo xtask manifests` renders the plain manifests from the chart.
@@ -25,6 +26,8 @@ mod floods;
 mod fuzz;
 mod image;
 mod kubernetes;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod layout;
 mod loading;
 mod lookups;
 mod manifests;
@@ -54,6 +57,8 @@ enum Chore {
     Fuzz(fuzz::Fuzz),
     Image(image::Image),
     Kubernetes(kubernetes::Kubernetes),
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Layout(layout::Layout),
     Lookups(lookups::Lookups),
     Loading(loading::Loading),
     Manifests(manifests::Manifests),
@@ -75,6 +80,8 @@ fn main() -> ExitCode {
         Chore::Fuzz(fuzz) => fuzz.run(),
         Chore::Image(image) => image.run(),
         Chore::Kubernetes(kubernetes) => kubernetes.run(),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Chore::Layout(layout) => layout.run(),
         Chore::Lookups(lookups) => lookups.run(),
         Chore::Loading(loading) => loading.run(),
         Chore::Manifests(manifests) => manifests.run(),
