@@ -77,9 +77,11 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
     let (code, bytes) = (bytes, plugin);
     let outcome = match &order.task {
         Task::Separate { instrument } => compile::separated(*instrument, bytes, &mut reporter),
-        Task::Compile { stage, images } => {
-            compile::compile(&order, *stage, images, &bytes, &mut reporter)
-        }
+        Task::Compile {
+            stage,
+            images,
+            memories,
+        } => compile::compile(&order, *stage, images, memories, &bytes, &mut reporter),
         Task::LayOut { memory } => compile::laid_out(&order, *memory, &mut reporter),
         Task::Describe | Task::Configure { .. } => {
             // Enable timers only: for input and output, tokio would open files.
@@ -209,6 +211,15 @@ impl<W: Write> Reporter<W> {
         })?;
         self.0.write_all(code)?;
         Ok(self.0.flush()?)
+    }
+
+    /// Hands over the code of a memory's module.
+    fn laid_out(&mut self, code: &[u8], place: u64) -> anyhow::Result<()> {
+        self.line(&Line::LaidOut {
+            code_bytes: code.len() as u64,
+            place,
+        })?;
+        Ok(self.0.write_all(code)?)
     }
 
     /// Reports a stage. Callers may ignore an error: if the host is gone, the next read or write ends this process.

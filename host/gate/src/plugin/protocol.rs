@@ -65,6 +65,9 @@ pub(super) enum Task {
         stage: Stage,
         /// Sizes of the images that were separated from the component, in bytes.
         images: Vec<u64>,
+        /// Memories whose modules to compile, too, before the component. The key of the component's code is without them.
+        #[serde(default)]
+        memories: Vec<MemoryLine>,
     },
     /// Compile the module of a memory that a component imports, with a placeholder for its content. Nothing follows the
     /// order. Runs no guest code.
@@ -87,6 +90,27 @@ pub(super) enum Rewriting {
         /// The reason why there is no snapshot.
         reason: String,
     },
+}
+
+// === impl Order ===
+
+impl Order {
+    /// The order to compile the module of a memory. Memories of the same size, with contents of the same size, have the
+    /// same order.
+    pub(super) fn to_lay_out(&self, memory: MemoryLine) -> Self {
+        Self {
+            task: Task::LayOut { memory },
+            // The module depends on neither, so that other plugins find it.
+            limits: Limits::default(),
+            capabilities: BTreeSet::new(),
+            // There is nothing to optimise.
+            tier: match self.tier {
+                Tier::Interim => Tier::Serving,
+                tier => tier,
+            },
+            ..self.clone()
+        }
+    }
 }
 
 // === impl Task ===
@@ -132,6 +156,13 @@ pub(super) enum Line {
         component_bytes: u64,
         images: Vec<u64>,
     },
+    /// The child has compiled the module of the next memory of [`Task::Compile`]. `code_bytes` bytes follow.
+    #[serde(rename_all = "camelCase")]
+    LaidOut {
+        code_bytes: u64,
+        /// Place of the content in the code.
+        place: u64,
+    },
     /// The child has compiled a component. `code_bytes` bytes follow. From a child that then runs guest code, this is the
     /// code for that, and 0 bytes follow if it is too large.
     #[serde(rename_all = "camelCase")]
@@ -158,7 +189,7 @@ pub(super) enum Line {
 const PAGE_BYTES: u64 = 64 << 10;
 
 /// A memory that the component imports, without its content.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MemoryLine {
     /// Size at the beginning, in pages of 64 KiB.

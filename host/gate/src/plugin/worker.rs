@@ -211,6 +211,9 @@ pub enum ProtocolError {
     /// The child sent a component although it was to send code.
     #[error("a component instead of compiled code")]
     Component,
+    /// The child sent code of a memory that the host did not order.
+    #[error("compiled code of a memory that was not ordered")]
+    Unordered,
     /// The child sent too many images of memories.
     #[error("more than {limit} images of memories")]
     Images {

@@ -9,15 +9,24 @@ use wasmtime_wizer::Wizer;
 use super::{Outcome, Refusal, Reporter, Workshop, attempted, caught, component_of, sizes};
 use crate::plugin::protocol::{Line, MemoryLine, Order, Stage};
 
-/// Compiles a component. `images` are the sizes of the images that were separated from it.
+/// Compiles a component, and before it the modules of memories. `images` are the sizes of the images that were separated
+/// from the component.
 pub(super) fn compile(
     order: &Order,
     stage: Stage,
     images: &[u64],
+    memories: &[MemoryLine],
     component: &[u8],
     reporter: &mut Reporter<impl Write>,
 ) -> Result<Outcome, Refusal> {
     let _ = reporter.stage(stage);
+    for memory in memories {
+        let (code, places) = memory_code(&order.to_lay_out(*memory), stage, *memory)?;
+        // There is one image, so there is one place. If the host is gone, the next write ends this process.
+        for place in places {
+            let _ = reporter.laid_out(&code, place);
+        }
+    }
     let workshop = Workshop::open(order, order.tier)?;
     compiled(stage, images, || {
         let wanted = wanted(component).map_err(|error| chain(&error))?;
@@ -27,6 +36,7 @@ pub(super) fn compile(
         let guest = guest.map_err(|error| chain(&error))?;
         guest.code().map_err(|error| format!("{error:#}"))
     })
+    .map(outcome)
 }
 
 /// Compiles the module of a memory, with a placeholder for its content.
@@ -37,6 +47,15 @@ pub(super) fn laid_out(
 ) -> Result<Outcome, Refusal> {
     let stage = Stage::CompileSnapshot;
     let _ = reporter.stage(stage);
+    memory_code(order, stage, memory).map(outcome)
+}
+
+/// The code of a memory's module, and the place of its content.
+fn memory_code(
+    order: &Order,
+    stage: Stage,
+    memory: MemoryLine,
+) -> Result<(Vec<u8>, Vec<u64>), Refusal> {
     let workshop = Workshop::open(order, order.tier)?;
     let size = usize::try_from(memory.bytes).map_err(|error| stage.refuses(error))?;
     let lent = memory.with(Vec::new()).with_placeholder(size);
@@ -51,19 +70,23 @@ fn compiled(
     stage: Stage,
     images: &[u64],
     compile: impl FnOnce() -> Result<Vec<u8>, String>,
-) -> Result<Outcome, Refusal> {
-    let bytes = caught(compile).map_err(|reason| stage.refuses(reason))?;
-    let places = slots(&bytes, images).map_err(|error| stage.refuses(error))?;
+) -> Result<(Vec<u8>, Vec<u64>), Refusal> {
+    let code = caught(compile).map_err(|reason| stage.refuses(reason))?;
+    let places = slots(&code, images).map_err(|error| stage.refuses(error))?;
+    Ok((code, places))
+}
+
+fn outcome((bytes, places): (Vec<u8>, Vec<u64>)) -> Outcome {
     let line = Line::Compiled {
         code_bytes: bytes.len() as u64,
         fallback: None,
         places,
     };
-    Ok(Outcome {
+    Outcome {
         line,
         bytes,
         contents: Vec::new(),
-    })
+    }
 }
 
 /// Makes a component of a plugin, and separates the contents of its memories from it. There are no images if the

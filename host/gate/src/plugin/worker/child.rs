@@ -16,7 +16,7 @@ use super::pace::{Pace, Watched};
 use super::{
     CODE_FACTOR, COMPONENT_FACTOR, PrepareError, ProtocolError, WALL_FACTOR, Worker, blocking,
 };
-use crate::plugin::protocol::{Line, Manifest, MemoryLine, Order, Stage};
+use crate::plugin::protocol::{Line, Manifest, MemoryLine, Order, Stage, Task};
 use tollgate_component::Separated;
 use tollgate_config::Limits;
 use tollgate_engine::Code;
@@ -43,6 +43,8 @@ pub(super) struct Child<'w> {
     limit: Duration,
     memory_bytes: u64,
     limits: Limits,
+    /// Number of memories whose modules the child compiles.
+    memories: usize,
     /// Takes the code that the child hands over before it runs guest code. None if the child is to keep it, or has
     /// handed it over.
     handed_over: Option<oneshot::Sender<HandedOver>>,
@@ -70,6 +72,8 @@ pub(super) enum ChildResult {
         code: Code,
         /// Place of each image in the code.
         places: Vec<u64>,
+        /// The code of the memories of the order, each with the place of its content.
+        laid_out: Vec<(Code, u64)>,
     },
 }
 
@@ -84,6 +88,10 @@ impl<'w> Child<'w> {
             limit: Duration::from_secs(order.cpu_seconds),
             memory_bytes: order.memory_bytes,
             limits: order.limits.clone(),
+            memories: match &order.task {
+                Task::Compile { memories, .. } => memories.len(),
+                _ => 0,
+            },
             handed_over: None,
         }
     }
@@ -160,8 +168,9 @@ impl<'w> Child<'w> {
         match ended {
             Ok(result) => {
                 self.note("result");
-                // A child that has sent its result has nothing left to do but to give back its memory.
-                let _: std::io::Result<()> = process.kill().await;
+                // A child that has sent its result has nothing left to do but to give back its memory, which takes milliseconds.
+                // Dropping the child kills it, and tokio waits for its end.
+                drop(process);
                 result
             }
             // The soft limit of CPU time sends SIGXCPU. SIGKILL comes from the system when memory is short.
@@ -218,6 +227,7 @@ impl<'w> Child<'w> {
         heard: &Heard,
         mut handed_over: Option<oneshot::Sender<HandedOver>>,
     ) -> Result<Option<Result<ChildResult, PrepareError>>, PrepareError> {
+        let mut laid_out = Vec::new();
         loop {
             let mut line = Vec::new();
             (&mut stdout)
@@ -280,6 +290,18 @@ impl<'w> Child<'w> {
                         .await?;
                     return Ok(component.map(|component| component.map(ChildResult::Separated)));
                 }
+                Line::LaidOut { code_bytes, place } => {
+                    if laid_out.len() == self.memories {
+                        return Err(PrepareError::Protocol(ProtocolError::Unordered));
+                    }
+                    if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
+                        return Ok(Some(Err(error)));
+                    }
+                    let Some(code) = self.take_code(&mut stdout, code_bytes, heard).await? else {
+                        return Ok(None);
+                    };
+                    laid_out.push((code, place));
+                }
                 Line::Compiled {
                     code_bytes,
                     fallback,
@@ -293,7 +315,11 @@ impl<'w> Child<'w> {
                     };
                     // A guest that has broken out comes too late: the child has handed the code over already.
                     let Some(handed_over) = handed_over.take() else {
-                        return Ok(Some(Ok(ChildResult::Compiled { code, places })));
+                        return Ok(Some(Ok(ChildResult::Compiled {
+                            code,
+                            places,
+                            laid_out,
+                        })));
                     };
                     let uninstrumented = fallback.map(|reason| one_line(&reason, MAX_REASON));
                     // The receiver waits until this child has ended.

@@ -7,13 +7,11 @@
 //! Where a component cannot import a memory, and in code that runs once, the component itself has a placeholder. The host
 //! copies bytes to places that the compiling child named, and reads neither components nor code.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 use tollgate_component::{LentMemory, Separated};
-use tollgate_config::Limits;
-use tollgate_engine::{Code, Compiled, Tier};
+use tollgate_engine::{Code, Compiled};
 
 use super::child::ChildResult;
 use super::{
@@ -24,6 +22,24 @@ use crate::plugin::protocol::MemoryLine;
 /// Size of a plugin from which its unoptimised code is shared, too, in bytes. Below, one more child costs more than the
 /// compiler.
 const SHARED_ONCE_BYTES: usize = 1 << 20;
+
+/// Code that was found or compiled.
+struct Found {
+    code: Arc<Code>,
+    /// Place of each image in the code.
+    places: Vec<u64>,
+    /// The modules of memories that the same child compiled.
+    laid_out: Vec<LaidOut>,
+    storing: Storing,
+}
+
+/// Code of the module of a memory, with a placeholder for its content.
+struct LaidOut {
+    memory: MemoryLine,
+    code: Arc<Code>,
+    /// Place of the content in the code.
+    place: u64,
+}
 
 /// Code that is being stored, while others with the same order wait.
 struct Storing {
@@ -48,25 +64,45 @@ impl Worker {
             memories,
         } = separated;
         let order = to_compile(order, stage, separated);
-        let (places, code, storing) = self.compiled(&order, component, pace).await?;
+        let new = self.new_memories(&order, memories);
+        let Found {
+            code,
+            places,
+            laid_out,
+            storing,
+        } = self.compiled(&order, new, component, pace).await?;
         let filled = async {
             Ok(Compiled {
                 component: self.filled(code, places, images).await?,
-                memories: self.memories(&order, memories, pace).await?,
+                memories: self.memories(&order, memories, laid_out, pace).await?,
             })
         };
         let (filled, ()) = tokio::join!(filled, storing.end());
         filled
     }
 
-    /// Finds code that was compiled by an order, or runs a child that compiles it. Others with the same order wait for the
-    /// first of them until its code is stored.
+    /// The memories whose modules are not stored, each once.
+    fn new_memories(&self, order: &Order, memories: &[Arc<LentMemory>]) -> Vec<MemoryLine> {
+        let mut new = Vec::new();
+        for memory in memories.iter().map(|memory| MemoryLine::of(memory)) {
+            let key = self.key(&order.to_lay_out(memory), &[]);
+            let is_stored = key.is_some_and(|key| self.store.has(&key));
+            if !is_stored && !new.contains(&memory) {
+                new.push(memory);
+            }
+        }
+        new
+    }
+
+    /// Finds code that was compiled by an order, or runs a child that compiles it, and before it the modules of `new`
+    /// memories. Others with the same order wait for the first of them until its code is stored.
     async fn compiled(
         &self,
         order: &Order,
+        new: Vec<MemoryLine>,
         bytes: &[u8],
         pace: &mut Pace<'_>,
-    ) -> Result<(Vec<u64>, Arc<Code>, Storing), PrepareError> {
+    ) -> Result<Found, PrepareError> {
         let key = self.key(order, bytes);
         // The first of them has its place already, so it goes on meanwhile.
         let turn = match &key {
@@ -78,13 +114,37 @@ impl Worker {
             _turn: turn,
         };
         if let Some((places, code)) = self.recall(key.as_ref()).await? {
-            return Ok((places, code.component, storing));
+            return Ok(Found {
+                code: code.component,
+                places,
+                laid_out: Vec::new(),
+                storing,
+            });
         }
-        match self.child(order).run(order, None, bytes, pace).await? {
-            ChildResult::Compiled { code, places } => {
+        let mut order = order.clone();
+        if let Task::Compile { memories, .. } = &mut order.task {
+            memories.clone_from(&new);
+        }
+        match self.child(&order).run(&order, None, bytes, pace).await? {
+            ChildResult::Compiled {
+                code,
+                places,
+                laid_out,
+            } => {
                 let code = Arc::new(code);
                 storing.keeping = self.keep(key, &places, &code.clone().into());
-                Ok((places, code, storing))
+                let laid_out = new.into_iter().zip(laid_out);
+                let laid_out = laid_out.map(|(memory, (code, place))| LaidOut {
+                    memory,
+                    code: Arc::new(code),
+                    place,
+                });
+                Ok(Found {
+                    code,
+                    places,
+                    laid_out: laid_out.collect(),
+                    storing,
+                })
             }
             ChildResult::Configured { .. } | ChildResult::Separated(_) => {
                 Err(PrepareError::Protocol(ProtocolError::Component))
@@ -164,23 +224,37 @@ impl Worker {
         Ok(Arc::new(blocking(fill).await??))
     }
 
-    /// Finds the code of the modules of memories, or runs children that compile it, and fills the contents in.
+    /// Finds the code of the modules of memories, or runs children that compile it, and fills the contents in. The child
+    /// that compiled the component has `laid_out` some of them.
     async fn memories(
         &self,
         order: &Order,
         memories: &[Arc<LentMemory>],
+        laid_out: Vec<LaidOut>,
         pace: &mut Pace<'_>,
     ) -> Result<Vec<Arc<Code>>, PrepareError> {
         let mut filled = Vec::new();
         for memory in memories {
-            let order = to_lay_out(order, memory);
-            let (places, code, storing) = self.compiled(&order, &[], pace).await?;
-            let [place] = places[..] else {
-                return Err(PrepareError::Protocol(ProtocolError::Places {
-                    places: places.len(),
-                    images: 1,
-                }));
-            };
+            let line = MemoryLine::of(memory);
+            let order = order.to_lay_out(line);
+            let (place, code, storing) =
+                if let Some(found) = laid_out.iter().find(|found| found.memory == line) {
+                    let (key, code) = (self.key(&order, &[]), found.code.clone());
+                    let storing = Storing {
+                        keeping: self.keep(key, &vec![found.place], &code.clone().into()),
+                        _turn: None,
+                    };
+                    (found.place, code, storing)
+                } else {
+                    let found = self.compiled(&order, Vec::new(), &[], pace).await?;
+                    let [place] = found.places[..] else {
+                        return Err(PrepareError::Protocol(ProtocolError::Places {
+                            places: found.places.len(),
+                            images: 1,
+                        }));
+                    };
+                    (place, found.code, found.storing)
+                };
             let (store, memory) = (self.store.clone(), memory.clone());
             let fill = move || store.fill(&code, [(place, &memory.content[..])]);
             let (code, ()) = tokio::join!(blocking(fill), storing.end());
@@ -199,25 +273,6 @@ impl Storing {
     }
 }
 
-/// The order to compile the module of a memory. Memories of the same size, with contents of the same size, have the same
-/// order.
-fn to_lay_out(order: &Order, memory: &LentMemory) -> Order {
-    Order {
-        task: Task::LayOut {
-            memory: MemoryLine::of(memory),
-        },
-        // The module depends on neither, so that other plugins find it.
-        limits: Limits::default(),
-        capabilities: BTreeSet::new(),
-        // There is nothing to optimise.
-        tier: match order.tier {
-            Tier::Interim => Tier::Serving,
-            tier => tier,
-        },
-        ..order.clone()
-    }
-}
-
 /// The order to compile a component without the contents of its memories.
 fn to_compile(order: &Order, stage: Stage, separated: &Separated) -> Order {
     let images = separated.images.iter();
@@ -225,6 +280,7 @@ fn to_compile(order: &Order, stage: Stage, separated: &Separated) -> Order {
         task: Task::Compile {
             stage,
             images: images.map(|image| image.len() as u64).collect(),
+            memories: Vec::new(),
         },
         ..order.clone()
     }

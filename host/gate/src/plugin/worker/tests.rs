@@ -269,6 +269,10 @@ fn sharing(folder: &Path, places: &str) -> String {
             echo '{{"compiled":{{"codeBytes":65538,"fallback":null,"places":[1]}}}}'
             printf '<'; head -c 65536 /dev/zero; printf '>';;
         *'"compile"'*)
+            case "$order" in *'"memories":[{{'*)
+                echo '{{"laidOut":{{"codeBytes":65538,"place":1}}}}'
+                printf '<'; head -c 65536 /dev/zero; printf '>';;
+            esac
             echo '{{"compiled":{{"codeBytes":10,"fallback":null,"places":{places}}}}}'
             printf 'c---d--efg';;
         esac"#,
@@ -312,13 +316,14 @@ async fn plugins_with_other_memory_share_one_compilation() {
     assert_eq!(first.unwrap(), "coned12efg|<MEMONE>");
     assert_eq!(second.unwrap(), "ctwod34efg|<MEMTWO>");
     assert_eq!(compilations(folder.path()), 1);
-    // Their memories have different sizes. A third plugin has a memory of the same size as the second one.
-    assert_eq!(orders_to(folder.path(), "layOut"), 2);
+    // Their memories have different sizes. The child that compiled lays one out. A third plugin has a memory of the same size
+    // as the second one.
+    assert_eq!(orders_to(folder.path(), "layOut"), 1);
     assert_eq!(
         prepared(&worker, "third").await.unwrap(),
         "ctwod34efg|<MEMTWO>"
     );
-    assert_eq!(orders_to(folder.path(), "layOut"), 2);
+    assert_eq!(orders_to(folder.path(), "layOut"), 1);
     // A restart finds the code of each of them.
     assert_eq!(
         prepared(&worker, "second").await.unwrap(),
@@ -357,13 +362,52 @@ async fn rejects_places_that_do_not_fit() {
         let error = prepared(&worker, "first").await.expect_err(places);
         println!("{places}: {error:?}");
     }
+    // Places in a memory's module, from the child that compiles the component, and from one of its own.
+    for place in ["3", "18446744073709551615"] {
+        let folder = tempfile::tempdir().unwrap();
+        let script =
+            sharing(folder.path(), "[1,5]").replace(r#""place":1"#, &format!(r#""place":{place}"#));
+        let error = prepared(&worker_of(folder.path(), &script), "first").await;
+        println!("{place}: {:?}", error.expect_err(place));
+    }
     for places in ["[]", "[1,2]", "[3]"] {
         let folder = tempfile::tempdir().unwrap();
         let script = sharing(folder.path(), "[1,5]")
             .replace(r#""places":[1]"#, &format!(r#""places":{places}"#));
-        let error = prepared(&worker_of(folder.path(), &script), "first").await;
+        let worker = worker_of(folder.path(), &script);
+        prepared(&worker, "first").await.unwrap();
+        let error = prepared(&worker, "second").await;
         println!("{places}: {:?}", error.expect_err(places));
     }
+}
+
+#[tokio::test]
+async fn rejects_memories_that_nobody_ordered() {
+    let laid_out = r#"echo '{"laidOut":{"codeBytes":4,"place":1}}'; printf CODE"#;
+    // From the child that runs guest code, and a second one from the child that compiles.
+    for before in [
+        r#"echo '{"configured""#,
+        r#"echo '{"compiled":{"codeBytes":10"#,
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = sharing(folder.path(), "[1,5]");
+        let hostile = script.replace(before, &format!("{laid_out}; {before}"));
+        assert_ne!(script, hostile);
+        let error = prepared(&worker_of(folder.path(), &hostile), "first").await;
+        assert!(
+            matches!(error, Err(PrepareError::Protocol(ProtocolError::Unordered))),
+            "{error:?}"
+        );
+    }
+    // Too few: the host orders the module from another child.
+    let folder = tempfile::tempdir().unwrap();
+    let script = sharing(folder.path(), "[1,5]").replace(r#""memories":[{'*)"#, "never'*)");
+    let worker = worker_of(folder.path(), &script);
+    assert_eq!(
+        prepared(&worker, "first").await.unwrap(),
+        "coned12efg|<MEMONE>"
+    );
+    assert_eq!(orders_to(folder.path(), "layOut"), 1);
 }
 
 #[tokio::test]
