@@ -37,14 +37,14 @@ const FEWEST: usize = 2000;
 /// Record which functions the server calls, for the order in which the linker puts them.
 ///
 /// Builds the release binary and the binary of the image, serves three plugins with each, and writes `host/cli/layout/`.
-/// Takes half an hour if nothing is built. Run it before a release: the names of functions change with the compiler and
-/// with dependencies, and a name that the program does not have does nothing.
+/// Takes half an hour if nothing is built. The names of functions change with the compiler, with dependencies and with the
+/// version of the workspace. A name that the program does not have does nothing, so run it when `--check` fails.
 #[derive(Args, Debug)]
 pub(crate) struct Layout {
     /// Only this target.
     #[arg(long, value_parser = [DEVELOPED, SHIPPED])]
     target: Option<String>,
-    /// Only print how many of the recorded functions the programs have.
+    /// Only print how many of the recorded functions the programs have. Fails if a tenth is missing.
     #[arg(long)]
     check: bool,
 }
@@ -64,6 +64,7 @@ type Functions = BTreeMap<u64, Vec<String>>;
 impl Layout {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let workspace = Workspace::find()?;
+        let mut are_current = true;
         for target in [DEVELOPED, SHIPPED] {
             if self.target.as_deref().is_some_and(|only| only != target) {
                 continue;
@@ -71,14 +72,17 @@ impl Layout {
             let program = Program::build(&workspace, target)?;
             let file = workspace.root().join(FOLDER).join(format!("{target}.txt"));
             if self.check {
-                program.check(&file)?;
+                are_current &= program.check(&file)?;
             } else {
                 let names = program.record(&workspace)?;
                 fs::write(&file, names).with_context(|| file.display().to_string())?;
                 println!("  {}", workspace.shown(&file));
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(match are_current {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
     }
 }
 
@@ -116,8 +120,8 @@ impl Program {
         })
     }
 
-    /// Prints how much of the recorded order is still true.
-    fn check(&self, file: &Path) -> anyhow::Result<()> {
+    /// Prints how many of the recorded functions there are. Returns whether these are enough.
+    fn check(&self, file: &Path) -> anyhow::Result<bool> {
         let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
         let known: HashSet<&str> = self.names(self.functions.keys()).collect();
         let recorded = text.lines().count();
@@ -126,7 +130,11 @@ impl Program {
             "  {}: the program has {found} of the {recorded} recorded functions",
             self.target
         );
-        Ok(())
+        let are_enough = found * 10 >= recorded * 9;
+        if !are_enough {
+            println!("  record them again: cargo xtask layout");
+        }
+        Ok(are_enough)
     }
 
     /// Runs the program. Returns the names of the functions that it called, a line for each.
@@ -185,6 +193,7 @@ fn functions(map: &str) -> Functions {
     }
     functions
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,7 +40,10 @@ impl Recording {
     ) -> anyhow::Result<Self> {
         let child = command.spawn().context("sh does not run")?;
         let process = Pid::from_raw(i32::try_from(child.id())?);
-        ptrace::attach(process).context("a debugger may not attach")?;
+        if let Err(error) = ptrace::attach(process) {
+            kill(process, Signal::SIGKILL)?;
+            return Err(error).context("a debugger may not attach");
+        }
         waitpid(process, None)?;
         let options =
             Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
@@ -107,7 +110,8 @@ impl Recording {
                 {
                     break;
                 }
-                WaitStatus::Stopped(thread, Signal::SIGTRAP) => self.stopped(thread)?,
+                // A thread that was killed at a breakpoint can do nothing more. The end of the process follows.
+                WaitStatus::Stopped(thread, Signal::SIGTRAP) => drop(self.stopped(thread)),
                 WaitStatus::Stopped(thread, signal) => {
                     // A new thread begins with a stop of its own.
                     let signal = (signal != Signal::SIGSTOP).then_some(signal);

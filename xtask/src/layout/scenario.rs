@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -33,6 +34,9 @@ const CONTAINERS: [usize; 2] = [15, 300];
 const WAITING: Duration = Duration::from_secs(2);
 /// The server gives memory of large reviews back after a quarter of a minute.
 const IDLE: Duration = Duration::from_secs(17);
+
+/// Longest time for one run of the server.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// A folder with the server's configuration and its compiled code.
 struct Scenario {
@@ -89,12 +93,25 @@ impl Scenario {
             let process = recording.process();
             let stderr = recording.stderr().context("the server has a log")?;
             let called = std::thread::scope(|scope| {
-                let work = scope.spawn(|| {
+                let (done, ended) = std::sync::mpsc::channel::<()>();
+                let end = move || {
+                    // It may have ended already.
+                    let _: nix::Result<()> = kill(process, Signal::SIGKILL);
+                };
+                let work = scope.spawn(move || {
                     let worked = self.work(stderr, compile);
-                    let ended = kill(process, Signal::SIGKILL);
-                    worked.and(ended.map_err(Into::into))
+                    end();
+                    drop(done);
+                    worked
+                });
+                // Without its server, the scenario ends, and so does the log.
+                scope.spawn(move || {
+                    if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LONGEST) {
+                        end();
+                    }
                 });
                 let called = recording.finish();
+                end();
                 work.join().expect("the scenario does not panic")?;
                 called
             })?;
@@ -153,12 +170,20 @@ impl Scenario {
                 Some("optimised code in use") => optimised += 1,
                 _ => {}
             }
+            if line["level"] == "ERROR" {
+                anyhow::bail!("the server logged {line}");
+            }
             if served.is_some() && (!compile || optimised == PLUGINS.len()) {
                 break;
             }
         }
         let served = served.context("the server does not listen")?;
-        // Nobody may let the log wait.
+        ensure!(
+            !compile || optimised == PLUGINS.len(),
+            "the server optimised the code of {optimised} of {} plugins",
+            PLUGINS.len()
+        );
+        // Read the rest of the log, so that the server does not wait.
         std::thread::spawn(move || lines.for_each(drop));
         if compile {
             return Ok(());

@@ -204,22 +204,31 @@ impl<W: Write> Reporter<W> {
 
     /// Hands over the code that this child will run. Call this before any guest code runs: the host reuses the code.
     fn code(&mut self, code: &[u8], fallback: Option<String>) -> anyhow::Result<()> {
-        self.line(&Line::Compiled {
-            code_bytes: code.len() as u64,
-            fallback,
-            places: Vec::new(),
-        })?;
-        self.0.write_all(code)?;
+        self.with_bytes(
+            &Line::Compiled {
+                code_bytes: code.len() as u64,
+                fallback,
+                places: Vec::new(),
+            },
+            code,
+        )
+    }
+
+    fn with_bytes(&mut self, line: &Line, bytes: &[u8]) -> anyhow::Result<()> {
+        self.line(line)?;
+        self.0.write_all(bytes)?;
         Ok(self.0.flush()?)
     }
 
     /// Hands over the code of a memory's module.
     fn laid_out(&mut self, code: &[u8], place: u64) -> anyhow::Result<()> {
-        self.line(&Line::LaidOut {
-            code_bytes: code.len() as u64,
-            place,
-        })?;
-        Ok(self.0.write_all(code)?)
+        self.with_bytes(
+            &Line::LaidOut {
+                code_bytes: code.len() as u64,
+                place,
+            },
+            code,
+        )
     }
 
     /// Reports a stage. Callers may ignore an error: if the host is gone, the next read or write ends this process.

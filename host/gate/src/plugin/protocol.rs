@@ -6,6 +6,9 @@
 //! 2. A line for each stage that it enters.
 //! 3. A line with the result, followed by the result's bytes.
 //!
+//! Two lines with code can come before the result. A child that compiles a plugin for its own run hands that code over. A child
+//! that compiles a component sends the modules of memories first.
+//!
 //! If a child is killed, the last stage tells the host where the child was.
 
 use std::collections::BTreeSet;
@@ -66,7 +69,6 @@ pub(super) enum Task {
         /// Sizes of the images that were separated from the component, in bytes.
         images: Vec<u64>,
         /// Memories whose modules to compile, too, before the component. The key of the component's code is without them.
-        #[serde(default)]
         memories: Vec<MemoryLine>,
     },
     /// Compile the module of a memory that a component imports, with a placeholder for its content. Nothing follows the
@@ -187,6 +189,8 @@ pub(super) enum Line {
 
 /// Size of a page of WebAssembly, in bytes.
 const PAGE_BYTES: u64 = 64 << 10;
+/// Number of pages that a memory can have at most.
+const MAX_PAGES: u64 = 1 << 16;
 
 /// A memory that the component imports, without its content.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -307,7 +311,9 @@ impl MemoryLine {
             && self.bytes.is_multiple_of(PAGE_BYTES)
             && end.is_some_and(|end| initial.is_some_and(|initial| end <= initial))
             && initial.is_some_and(|initial| initial <= limits.memory_bytes)
-            && self.maximum.is_none_or(|maximum| self.minimum <= maximum)
+            && self
+                .maximum
+                .is_none_or(|maximum| (self.minimum..=MAX_PAGES).contains(&maximum))
     }
 
     pub(super) fn with(self, content: Vec<u8>) -> LentMemory {

@@ -372,7 +372,7 @@ impl Worker {
                     stage: Stage::CompileSnapshot,
                     reason,
                     ..
-                }) => {
+                }) if stage == Stage::CompileSnapshot => {
                     rewriting = match rewriting {
                         Rewriting::Trimmed => Rewriting::Snapshot,
                         _ => {

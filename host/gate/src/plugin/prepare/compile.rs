@@ -22,10 +22,11 @@ pub(super) fn compile(
     let _ = reporter.stage(stage);
     for memory in memories {
         let (code, places) = memory_code(&order.to_lay_out(*memory), stage, *memory)?;
-        // There is one image, so there is one place. If the host is gone, the next write ends this process.
-        for place in places {
-            let _ = reporter.laid_out(&code, place);
-        }
+        let [place] = places[..] else {
+            return Err(stage.refuses("the content of a memory is not in its code once"));
+        };
+        // If the host is gone, the next write ends this process.
+        let _ = reporter.laid_out(&code, place);
     }
     let workshop = Workshop::open(order, order.tier)?;
     compiled(stage, images, || {
@@ -76,6 +77,7 @@ fn compiled(
     Ok((code, places))
 }
 
+/// The result of a child that compiled: code, and the places of images in it.
 fn outcome((bytes, places): (Vec<u8>, Vec<u64>)) -> Outcome {
     let line = Line::Compiled {
         code_bytes: bytes.len() as u64,

@@ -168,9 +168,9 @@ impl<'w> Child<'w> {
         match ended {
             Ok(result) => {
                 self.note("result");
-                // A child that has sent its result has nothing left to do but to give back its memory, which takes milliseconds.
-                // Dropping the child kills it, and tokio waits for its end.
-                drop(process);
+                // A child that has sent its result has nothing left to do but to give back its memory. The next one waits for
+                // that, because the pod's memory limit has room for one at a time.
+                let _: std::io::Result<()> = process.kill().await;
                 result
             }
             // The soft limit of CPU time sends SIGXCPU. SIGKILL comes from the system when memory is short.

@@ -42,8 +42,9 @@ struct LaidOut {
 }
 
 /// Code that is being stored, while others with the same order wait.
+#[derive(Default)]
 struct Storing {
-    keeping: Keeping,
+    keeping: Vec<Keeping>,
     _turn: Option<OwnedMutexGuard<()>>,
 }
 
@@ -110,7 +111,7 @@ impl Worker {
             None => None,
         };
         let mut storing = Storing {
-            keeping: Keeping::default(),
+            keeping: Vec::new(),
             _turn: turn,
         };
         if let Some((places, code)) = self.recall(key.as_ref()).await? {
@@ -131,12 +132,18 @@ impl Worker {
                 places,
                 laid_out,
             } => {
-                let code = Arc::new(code);
-                storing.keeping = self.keep(key, &places, &code.clone().into());
+                let mut keep = |key, places: &Vec<u64>, code| {
+                    let code = Arc::new(code);
+                    let compiled = Compiled::from(Arc::clone(&code));
+                    storing.keeping.push(self.keep(key, places, &compiled));
+                    code
+                };
+                let code = keep(key, &places, code);
+                // Whoever waits for the component finds the memories, too.
                 let laid_out = new.into_iter().zip(laid_out);
                 let laid_out = laid_out.map(|(memory, (code, place))| LaidOut {
                     memory,
-                    code: Arc::new(code),
+                    code: keep(self.key(&order.to_lay_out(memory), &[]), &vec![place], code),
                     place,
                 });
                 Ok(Found {
@@ -239,12 +246,7 @@ impl Worker {
             let order = order.to_lay_out(line);
             let (place, code, storing) =
                 if let Some(found) = laid_out.iter().find(|found| found.memory == line) {
-                    let (key, code) = (self.key(&order, &[]), found.code.clone());
-                    let storing = Storing {
-                        keeping: self.keep(key, &vec![found.place], &code.clone().into()),
-                        _turn: None,
-                    };
-                    (found.place, code, storing)
+                    (found.place, found.code.clone(), Storing::default())
                 } else {
                     let found = self.compiled(&order, Vec::new(), &[], pace).await?;
                     let [place] = found.places[..] else {
@@ -269,7 +271,9 @@ impl Worker {
 impl Storing {
     /// Waits until the code is stored, and lets the next one look for it.
     async fn end(self) {
-        self.keeping.end().await;
+        for keeping in self.keeping {
+            keeping.end().await;
+        }
     }
 }
 

@@ -333,6 +333,32 @@ async fn plugins_with_other_memory_share_one_compilation() {
 }
 
 #[tokio::test]
+async fn plugins_with_the_same_memory_need_one_child_that_compiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = worker_of(folder.path(), &sharing(folder.path(), "[1,5]"));
+    let (second, third) = tokio::join!(prepared(&worker, "second"), prepared(&worker, "third"));
+    assert_eq!(second.unwrap(), "ctwod34efg|<MEMTWO>");
+    assert_eq!(third.unwrap(), "ctwod34efg|<MEMTWO>");
+    assert_eq!(compilations(folder.path()), 1);
+    assert_eq!(orders_to(folder.path(), "layOut"), 0);
+}
+
+/// A guest that has broken out could have every snapshot refused, and its component without a snapshot as well.
+#[tokio::test]
+async fn snapshot_that_is_always_refused_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let refuses = r#"echo '{"refused":{"stage":"compileSnapshot","reason":"no room"}}'; exit; "#;
+    let script = sharing(folder.path(), "[1,5]");
+    let laid_out = r#"echo '{"laidOut""#;
+    let refused = script.replace(laid_out, &format!("{refuses}{laid_out}"));
+    assert_ne!(script, refused);
+    let error = prepared(&worker_of(folder.path(), &refused), "first").await;
+    let error = error.expect_err("every attempt is refused").to_string();
+    assert_eq!(error, "compile the snapshot: no room");
+    assert_eq!(compilations(folder.path()), 3);
+}
+
+#[tokio::test]
 async fn damaged_and_foreign_code_is_not_shared() {
     let folder = tempfile::tempdir().unwrap();
     let script = sharing(folder.path(), "[1,5]");
@@ -419,6 +445,7 @@ async fn rejects_memories_that_the_plugin_cannot_have() {
         ("pages=1", "pages=513"),
         ("pages=1", "pages=18446744073709551615"),
         ("\"maximum\":null", "\"maximum\":0"),
+        ("\"maximum\":null", "\"maximum\":65537"),
         // Contents outside of the memory, without a whole page, and none.
         ("offset=0", "offset=1"),
         ("\"bytes\":65536", "\"bytes\":131072"),
