@@ -228,6 +228,21 @@ fn crate_graph_matches_manifests() {
     );
 }
 
+/// With more than one, the names in `host/cli/layout` are wrong after any change of a crate.
+#[test]
+fn each_crate_of_the_host_is_released_as_one_codegen_unit() {
+    let manifest = binary::workspace().join("Cargo.toml");
+    let manifest = std::fs::read_to_string(manifest).expect("the workspace has a manifest");
+    for name in host_crates().into_keys() {
+        let package = match name.as_str() {
+            "tollgate" => name.clone(),
+            _ => format!("tollgate-{name}"),
+        };
+        let profile = format!("[profile.release.package.{package}]\ncodegen-units = 1\n");
+        assert!(manifest.contains(&profile), "Cargo.toml lacks\n{profile}");
+    }
+}
+
 #[test]
 fn crates_use_only_lower_layers() {
     let crates = host_crates();
