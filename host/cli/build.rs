@@ -15,7 +15,7 @@ const MAP_VARIABLE: &str = "TOLLGATE_LINK_MAP";
 const NO_WARNING: &str = "--no-warn-symbol-ordering";
 /// Relocations in a tenth of the space. C libraries know them since glibc 2.36 and musl 1.2.4.
 const COMPACT: [&str; 2] = ["-z", "pack-relative-relocs"];
-/// What a user says who chooses a linker.
+/// Parts of the flags that choose a linker.
 const CHOICES: [&str; 3] = ["fuse-ld", "linker=", "linker-f"];
 
 fn main() {

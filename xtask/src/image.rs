@@ -157,7 +157,7 @@ impl<'w> Build<'w> {
         let mut command = self.host_command(target)?;
         terminal::paragraph("  ", &format!("compiling for {target}"));
         cargo::run(&mut command)?;
-        Ok(self.into.join(target).join("release/tollgate"))
+        Ok(self.host_file(target))
     }
 
     /// The command that compiles the host. Installs what it needs.
@@ -182,9 +182,9 @@ impl<'w> Build<'w> {
         Ok(command)
     }
 
-    /// The folder that cargo builds into.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.into
+    /// The program that [`Self::host_command`] compiles.
+    pub(crate) fn host_file(&self, target: &str) -> PathBuf {
+        self.into.join(target).join("release/tollgate")
     }
 
     /// Compiles the plugins of `plugins/`.

@@ -94,7 +94,7 @@ impl Program {
         let (mut command, binary) = match target {
             SHIPPED => {
                 let build = Build::new(workspace, image::source_date(workspace)?)?;
-                let binary = build.folder().join(target).join("release/tollgate");
+                let binary = build.host_file(target);
                 (build.host_command(target)?, binary)
             }
             _ => {
