@@ -18,7 +18,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
@@ -35,6 +35,8 @@ pub struct Store {
     code: PathBuf,
     prepared: PathBuf,
     limit_bytes: u64,
+    /// Lets one thread at a time store code, so that none writes what another writes, or deletes it.
+    storing: Mutex<()>,
 }
 
 /// The compiled code of a plugin, in parts.
@@ -81,6 +83,7 @@ impl Store {
             code: folder.join("code"),
             prepared: folder.join("prepared"),
             limit_bytes,
+            storing: Mutex::new(()),
         }
     }
 
@@ -119,6 +122,7 @@ impl Store {
 
     /// Stores code that was just written, so that these inputs find it.
     pub fn keep<T: Serialize>(&self, key: &Key, value: &T, code: &Compiled) -> io::Result<()> {
+        let _turn = self.storing.lock().unwrap_or_else(PoisonError::into_inner);
         for part in code.parts() {
             let path = self.code.join(&part.digest);
             if !path.exists() {
