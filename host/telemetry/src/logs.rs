@@ -32,6 +32,9 @@ const QUIET_TLS_LIBRARY: &str = "rustls=error";
 /// The TLS library's target. A filter that names it is used unchanged.
 const TLS_LIBRARY: &str = "rustls";
 
+/// The levels of a filter.
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
 /// A line that cannot be written is lost. A report about it would go to standard error, fail too, and panic.
 const LOG_INTERNAL_ERRORS: bool = false;
 
@@ -57,6 +60,20 @@ pub enum TelemetryError {
         origin: &'static str,
         /// The parser's error.
         source: ParseError,
+    },
+    /// A word of the filter is neither a level nor a pair.
+    #[error(
+        "the log filter from {origin} is not valid: {word} is no level{}: expected error, warn, info, debug, trace or off, or \
+         target=level pairs joined by commas, such as info,plugin=debug",
+        .meant.map(|level| format!(", did you mean {level}?")).unwrap_or_default()
+    )]
+    Level {
+        /// The origin of the filter: `--log` or the environment variable.
+        origin: &'static str,
+        /// The word.
+        word: String,
+        /// The level that was probably meant.
+        meant: Option<&'static str>,
     },
     /// Something else in this process has already set up logging.
     #[error("logging was already set up in this process")]
@@ -131,6 +148,14 @@ fn filter(flag: Option<&str>, variable: Option<&str>) -> Result<EnvFilter, Telem
     let filter = EnvFilter::builder()
         .parse(text)
         .map_err(|source| TelemetryError::Filter { origin, source })?;
+    if let Some((word, meant)) = misspelt_level(text) {
+        let word = word.to_owned();
+        return Err(TelemetryError::Level {
+            origin,
+            word,
+            meant,
+        });
+    }
     if text.contains(TLS_LIBRARY) {
         return Ok(filter);
     }
@@ -138,6 +163,24 @@ fn filter(flag: Option<&str>, variable: Option<&str>) -> Result<EnvFilter, Telem
         .parse()
         .map_err(|source| TelemetryError::Filter { origin, source })?;
     Ok(filter.add_directive(directive))
+}
+
+/// Finds a word without `=` that is no level, and the level that was probably meant.
+///
+/// The parser takes such a word for a target, whatever it is. The log would then have everything from that target, and
+/// nothing else.
+fn misspelt_level(text: &str) -> Option<(&str, Option<&'static str>)> {
+    let words = text.split(',').map(str::trim);
+    let mut words = words.filter(|word| !word.is_empty() && !word.contains(['=', ':', '[']));
+    let word = words.find(|word| {
+        let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+        !is_level && !is_number
+    })?;
+    let first = word.get(..1).unwrap_or_default();
+    let mut levels = LEVELS.iter().copied();
+    let meant = levels.find(|level| first.eq_ignore_ascii_case(&level[..1]));
+    Some((word, meant))
 }
 
 fn subscriber_json<W>(filter: EnvFilter, writer: W) -> impl tracing::Subscriber + Send + Sync
@@ -246,6 +289,37 @@ mod tests {
             Some(4),
             "{line}"
         );
+    }
+
+    #[test]
+    fn word_that_is_no_level_is_refused() {
+        for (text, word, meant) in [
+            ("warning", "warning", Some("warn")),
+            ("inof", "inof", Some("info")),
+            ("info,verbose", "verbose", None),
+            ("plugin=debug,dbug", "dbug", Some("debug")),
+        ] {
+            let error = filter(None, Some(text)).expect_err(text).to_string();
+            assert!(error.contains(&format!("{word} is no level")), "{error}");
+            assert!(error.contains(FILTER_VARIABLE), "{error}");
+            let suggestion = meant.map(|level| format!("did you mean {level}?"));
+            assert_eq!(
+                error.contains("did you mean"),
+                suggestion.is_some(),
+                "{error}"
+            );
+            assert!(error.contains(&suggestion.unwrap_or_default()), "{error}");
+        }
+        for text in [
+            "Warn",
+            "3",
+            "off",
+            "info,plugin=debug",
+            "tollgate::gate",
+            "",
+        ] {
+            assert!(filter(Some(text), None).is_ok(), "{text}");
+        }
     }
 
     #[test]
