@@ -82,7 +82,7 @@ fn suite_runs_the_language_that_it_has_a_plugin_for() {
 #[test]
 fn imports_cel_of_a_template() {
     let folder = tempfile::tempdir().unwrap();
-    let plugin = folder.path().join("cel-policy.wasm");
+    let plugin = folder.path().join("cel_policy.wasm");
     std::fs::copy(guests::build("cel-policy"), plugin).unwrap();
     let policies = own_suites().join("labels");
     let template = policies.join("template.yaml");
@@ -209,6 +209,51 @@ fn imports_policies_that_are_then_enforced() {
         "{}",
         reviewed.said()
     );
+}
+
+#[test]
+fn import_of_no_policy_keeps_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tollgate.yaml");
+    std::fs::write(&file, "plugins: [] # mine\n").unwrap();
+    let deployment = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}";
+    for (name, text) in [
+        ("deploy.yaml", deployment),
+        ("none.yaml", "{apiVersion: v1, kind: List, items: []}"),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        let ran = run(folder.path(), &["import", name, "-o", "tollgate.yaml"]);
+        assert_eq!(ran.code, Some(2), "{}", ran.said());
+        let words = "no configuration was written; tollgate.yaml is as it was";
+        assert!(ran.said().contains(words), "{}", ran.said());
+    }
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(kept, "plugins: [] # mine\n");
+}
+
+#[test]
+fn constraint_with_an_unknown_action_is_left_out_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = own_suites().join("owner");
+    let constraint = std::fs::read_to_string(owner.join("constraint.yaml")).unwrap();
+    let wrong = constraint
+        .replace("enforcementAction: warn", "enforcementAction: deney")
+        .replacen("name: ", "name: wrong-", 1);
+    assert_ne!(wrong, constraint);
+    let both = format!("{constraint}\n---\n{wrong}");
+    std::fs::write(folder.path().join("constraints.yaml"), both).unwrap();
+    let template = owner.join("template.yaml").display().to_string();
+    let arguments = ["import", &template, "constraints.yaml", "--no-check"];
+    let ran = run(folder.path(), &arguments);
+    assert_eq!(ran.code, Some(1), "{}", ran.said());
+    for word in [
+        "cannot      constraints.yaml:",
+        "got \"deney\", expected deny, warn, dryrun, scoped",
+        "1 plugin(s); 2 translated, 0 differ, 1 cannot be expressed",
+    ] {
+        assert!(ran.said().contains(word), "{word}: {}", ran.said());
+    }
+    assert!(!ran.stdout.contains("deney"), "{}", ran.stdout);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) struct Import {
     #[arg(long, value_name = "SOURCE", default_value = "file:./rego.wasm")]
     rego: String,
     /// Source of the plugin that runs CEL: policies of Kubernetes and Kyverno, templates with CEL, and mutators.
-    #[arg(long, value_name = "SOURCE", default_value = "file:./cel-policy.wasm")]
+    #[arg(long, value_name = "SOURCE", default_value = "file:./cel_policy.wasm")]
     cel: String,
     /// Do not load the plugins. By default, a policy that its plugin rejects is left out and reported.
     #[arg(long)]
@@ -52,7 +52,7 @@ The report names each document with file and line:
   skipped      the document is no policy
   broken       the document cannot be read
 
-Exit code: 0 when every policy is translated, 1 when one is not, 2 when nothing could be written.";
+Exit code: 0 when every policy is translated, 1 when one is not, 2 when no configuration was written.";
 
 /// Folders deeper than this are not searched, so that a link to a parent folder ends.
 const DEEPEST: usize = 32;
@@ -99,6 +99,16 @@ impl Import {
         };
         if !self.no_check && !imported.entries.is_empty() {
             leave_out_rejected(&mut imported, &folder)?;
+        }
+        if imported.entries.is_empty() {
+            self.report(&imported);
+            bail!(
+                "no plugin is left, so no configuration was written{}",
+                match &self.output {
+                    Some(file) if file.exists() => format!("; {} is as it was", file.display()),
+                    _ => String::new(),
+                }
+            );
         }
         let text = write(&imported.entries).context("cannot write the configuration as YAML")?;
         // The output must be a configuration, whatever the documents had.

@@ -77,9 +77,6 @@ const LONGEST_NAME: usize = 40;
 /// # Errors
 /// When a value cannot be written as YAML.
 pub fn write(entries: &[Entry]) -> Result<String, serde_saphyr::ser::Error> {
-    if entries.is_empty() {
-        return Ok("allowEmpty: true\n".to_owned());
-    }
     let configuration = Configuration { plugins: entries };
     let text = serde_saphyr::to_string(&configuration)?;
     let read: Option<Value> = serde_saphyr::from_str(&text).ok();

@@ -40,6 +40,9 @@ const DRY_RUN: &str =
 const SYNC_SETS: &str = "syncset.gatekeeper.sh";
 const SYNCED: &str = "its kinds are lookups of the templates that read data.inventory";
 
+/// The actions that a constraint can have. Without one, it denies.
+const ACTIONS: [&str; 4] = ["deny", "warn", "dryrun", "scoped"];
+
 /// The code of a template that runs.
 struct Code {
     is_cel: bool,
@@ -134,11 +137,20 @@ impl Gatekeeper {
                 return;
             }
         };
+        let (constraints, wrong): (Vec<&Document>, Vec<&Document>) =
+            constraints.iter().partition(|one| has_known_action(one));
+        for constraint in wrong {
+            let action = &constraint.value["spec"]["enforcementAction"];
+            let text = format!("got {action}, expected {}", ACTIONS.join(", "));
+            let note = constraint.note_at("enforcementAction", Effect::Impossible, text);
+            into.notes.push(note);
+        }
         if constraints.is_empty() {
-            let text = "has no constraints, so there is nothing to enforce";
+            let text = "has no constraints that can be translated, so there is nothing to enforce";
             into.notes.push(template.note(Effect::Skipped, text));
             return;
         }
+        let constraints = &constraints[..];
         let operations = operations(&code, constraints);
         let mut notes = Vec::new();
         let inventory = match code.is_cel {
@@ -220,6 +232,15 @@ fn code(template: &Document) -> Result<Code, String> {
             is_cel: false,
             text,
         }),
+    }
+}
+
+/// Whether the plugin knows what to do with a violation of this constraint.
+fn has_known_action(constraint: &Document) -> bool {
+    match &constraint.value["spec"]["enforcementAction"] {
+        Value::Null => true,
+        Value::String(action) => action.is_empty() || ACTIONS.contains(&action.as_str()),
+        _ => false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Kubernetes' own policies: ValidatingAdmissionPolicy and MutatingAdmissionPolicy, with their bindings and parameters.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use tollgate_cel::policy::import::{Imported as Policy, import};
 
@@ -80,6 +82,7 @@ impl Dialect for InTree {
             }
             lost.push(skip.index);
         }
+        let mut plugins = BTreeMap::new();
         for policy in &policies {
             let of = documents.iter().copied().find(|document| {
                 is_one_of(document, POLICIES) && document.text_at("/metadata/name") == policy.name
@@ -96,6 +99,7 @@ impl Dialect for InTree {
                 let text = format!("as the plugin {}: {note}", entry.name);
                 into.notes.push(of.note(Effect::Differs, text));
             }
+            plugins.insert(policy.name.as_str(), entry.name.clone());
             into.entries.push(entry);
         }
         // What belongs to a policy.
@@ -104,8 +108,13 @@ impl Dialect for InTree {
                 continue;
             }
             let text = match is_one_of(document, BINDINGS) {
-                true => "in the settings of its policy's plugin",
-                false => "is a parameter, copied into the settings of the policy's plugin",
+                true => match plugins.get(document.text_at("/spec/policyName")) {
+                    Some(plugin) => format!("in the settings of the plugin {plugin}"),
+                    None => "in the settings of its policy's plugin".to_owned(),
+                },
+                false => {
+                    "is a parameter, copied into the settings of the policy's plugin".to_owned()
+                }
             };
             into.notes.push(document.note(Effect::Translated, text));
         }

@@ -46,7 +46,7 @@ pub struct Imported {
 pub struct Sources {
     /// The plugin for ConstraintTemplates, such as `file:./rego.wasm`.
     pub rego: String,
-    /// The plugin for Kubernetes' own policies, such as `file:./cel-policy.wasm`.
+    /// The plugin for Kubernetes' own policies, such as `file:./cel_policy.wasm`.
     pub cel: String,
 }
 
