@@ -542,3 +542,68 @@ fn reports_length_of_short_digest() {
         ],
     );
 }
+
+/// Checks an empty configuration with these custom resources.
+fn check_resources(text: &str) -> Checked {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a folder can be written to");
+        path.display().to_string()
+    };
+    let config = write("tollgate.yaml", "allowEmpty: true\n");
+    let resources = write("resources.yaml", text);
+    check(&["--config", &config, "--resources", &resources])
+}
+
+#[test]
+fn resources_from_files_are_those_of_tollgate() {
+    let plugin = guests::build("always-pull-images").display().to_string();
+    let resource = |api_version: &str, kind: &str| {
+        format!(
+            "{{apiVersion: {api_version}, kind: {kind}, metadata: {{name: pull}}, spec: {{source: 'file:{plugin}'}}}}"
+        )
+    };
+    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: a}}";
+    let good = resource("tollgate.dev/v1alpha1", "ClusterAdmissionPlugin");
+    check_resources(&format!("{namespace}\n---\n{good}")).assert(
+        GOOD,
+        &[
+            "pull: ok",
+            "does not read custom resources, because cluster.enabled is false",
+        ],
+    );
+    for (api_version, kind) in [
+        ("tollgate.dev/v1", "ClusterAdmissionPlugin"),
+        ("tollgate.dev/v1alpha1", "ClusterAdmissionPlugins"),
+        ("example.com/v1alpha1", "PluginException"),
+    ] {
+        check_resources(&resource(api_version, kind)).assert(
+            CONFIGURATION,
+            &[
+                "resources.yaml, document 1: there is no",
+                "expected ClusterAdmissionPlugin, AdmissionPlugin, PluginException in tollgate.dev/v1alpha1",
+            ],
+        );
+    }
+    check_resources(namespace).assert(CONFIGURATION, &["no custom resource of Tollgate"]);
+}
+
+#[test]
+fn misspelt_place_of_a_lookup_fails() {
+    let plugin = guests::build("unique-ingress-host").display().to_string();
+    let checked = |place: &str| {
+        check_text(&format!(
+            "plugins:\n- name: hosts\n  source: 'file:{plugin}'\n  lookups:\n  - name: ingresses\n    resource: {{ group: \
+             networking.k8s.io, version: v1, resource: ingresses }}\n    indexes: {{ host: '{place}' }}\n"
+        ))
+    };
+    checked("/spec/rules/*/host").assert(GOOD, &["hosts: ok"]);
+    checked("/spec/rule/*/host").assert(
+        PLUGIN,
+        &[
+            "lookup ingresses: indexes.host: /spec/rule/*/host:",
+            "did you mean /spec/rules/*/host?",
+        ],
+    );
+}

@@ -100,6 +100,38 @@ fn misspelt_field_fails_the_first_case_that_reads_it() {
 }
 
 #[test]
+fn case_that_sets_a_misspelt_field_fails() {
+    let folder = project(&["/spec/replicas"], &[deployment("a")]);
+    let cases = |pointer: &str| {
+        json!({
+            "plugins": [{"name": "reader", "source": "file:reader.wasm"}],
+            "cases": [{"name": "many", "object": deployment("a"), "set": {pointer: []}, "expect": "allow"}],
+        })
+        .to_string()
+    };
+    let suite = folder.path().join("policy.test.yaml");
+    let wrong = "/spec/template/spec/initContainer";
+    fs::write(&suite, cases(wrong)).expect("a folder can be written to");
+    run(&folder, &[], PASSED, &["1 passed"]);
+    let words = [
+        "strict paths: set /spec/template/spec/initContainer: apps/v1 Deployment has no field",
+        "did you mean /spec/template/spec/initContainers?",
+    ];
+    run(&folder, &["--strict-paths"], FAILED, &words);
+    for right in [
+        "/spec/template/spec/initContainers",
+        "/spec/template/spec/tolerations/-",
+    ] {
+        let suite_text = cases(right).replace(
+            "\"spec\":{\"replicas\":3}",
+            "\"spec\":{\"replicas\":3,\"template\":{\"spec\":{\"tolerations\":[]}}}",
+        );
+        fs::write(&suite, suite_text).expect("a folder can be written to");
+        run(&folder, &["--strict-paths"], PASSED, &["1 passed"]);
+    }
+}
+
+#[test]
 fn patterns_and_fields_of_other_kinds_are_understood() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}});
     let pointers = [

@@ -74,6 +74,10 @@ impl Check {
                     failed |= finding.is_certain;
                     say!("{}:{}", plugin.name, rule(&finding));
                 }
+                for line in lookups::mistakes(plugin) {
+                    failed = true;
+                    say!("{}:{line}", plugin.name);
+                }
             }
             return Ok(exit_code(failed));
         }
@@ -158,6 +162,10 @@ impl Check {
                     say!("{line}");
                 }
                 for line in lookups::lines(part, self.objects.is_some()) {
+                    say!("{line}");
+                }
+                for line in lookups::mistakes(&part.config) {
+                    failed = true;
                     say!("{line}");
                 }
             }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use serde_json::Value;
 use tokio::sync::watch;
 use tollgate_admission::access::Authorizer;
 use tollgate_admission::images::PullSecrets;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_cluster::{
-    Client, ClusterAuthorizer, ClusterNamespaces, ClusterPullSecrets, ClusterTables, Handle,
-    Installation, Plan, Source, connect, merge_objects,
+    Client, ClusterAuthorizer, ClusterNamespaces, ClusterPullSecrets, ClusterTables, GROUP, Handle,
+    Installation, Kind, Plan, Source, VERSION, connect, merge_objects,
 };
 use tollgate_config::{Config, Origin, Serving, folder_of};
 use tollgate_gate::live::{Additions, Link};
@@ -22,7 +23,7 @@ use tollgate_oci::LastGood;
 use tollgate_telemetry::metrics::Metrics;
 
 use crate::review::input;
-use crate::terminal::tell;
+use crate::terminal::{NOTABLE, tell};
 
 /// Custom resources from files.
 #[derive(Args, Debug)]
@@ -58,13 +59,29 @@ impl ResourceFiles {
     pub(crate) fn add_to(&self, config: Config, origin: &Origin) -> anyhow::Result<Config> {
         let mut objects = Vec::new();
         for file in &self.resources {
+            let before = objects.len();
             for document in input::read(file)? {
+                let place = format!("{}, document {}", document.file, document.number);
                 let object = serde_json::from_str(&document.content.to_text());
-                objects.push(object.with_context(|| document.file.clone())?);
+                let object: Value = object.with_context(|| place.clone())?;
+                if is_read(&object, &place)? {
+                    objects.push(object);
+                }
             }
+            anyhow::ensure!(
+                objects.len() > before,
+                "--resources {}: no custom resource of Tollgate, ConfigMap or Secret is in it",
+                file.display()
+            );
         }
-        if objects.is_empty() {
+        if self.resources.is_empty() {
             return Ok(config);
+        }
+        if !config.cluster.enabled {
+            tell!(
+                "{NOTABLE}--resources: a server with this configuration does not read custom resources, because cluster.enabled is \
+                 false{NOTABLE:#}"
+            );
         }
         let plan = merge_objects(&config, folder_of(origin.path()), &objects);
         let plugins = plan.plugins.iter().zip(std::iter::repeat("plugin"));
@@ -84,6 +101,30 @@ impl ResourceFiles {
         anyhow::ensure!(invalid == 0, "{invalid} custom resource(s) have no effect");
         Ok(plan.config)
     }
+}
+
+/// Whether a server in the cluster would read an object. Other objects are left out.
+///
+/// # Errors
+/// When the object is meant for Tollgate, and kube-apiserver has no such kind.
+fn is_read(object: &Value, place: &str) -> anyhow::Result<bool> {
+    let text = |member: &str| object[member].as_str().unwrap_or_default();
+    let (kind, version) = (text("kind"), text("apiVersion"));
+    if version == "v1" && ["ConfigMap", "Secret"].contains(&kind) {
+        return Ok(true);
+    }
+    let kinds = Kind::ALL.map(Kind::name);
+    let is_kind = kinds.contains(&kind);
+    if version == format!("{GROUP}/{VERSION}") && is_kind {
+        return Ok(true);
+    }
+    let is_of_group = version.split('/').next() == Some(GROUP);
+    anyhow::ensure!(
+        !is_of_group && !is_kind,
+        "{place}: there is no {kind} in {version}: expected {} in {GROUP}/{VERSION}",
+        kinds.join(", ")
+    );
+    Ok(false)
 }
 
 // === impl CustomResources ===

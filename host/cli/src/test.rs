@@ -26,6 +26,7 @@ use clap::Args;
 
 use self::against::Against;
 use self::gator::EngineSource;
+pub(super) use self::paths::mistake;
 use self::paths::{Paths, Written};
 use self::run::{RunOptions, Tested, run};
 use self::watch::Watched;

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_config::PluginConfig;
-use tollgate_config::lookup::{Lookup, LookupNamespaces};
+use tollgate_config::kubernetes::kind_of;
+use tollgate_config::lookup::{Lookup, LookupNamespaces, LookupResource};
 use tollgate_gate::plugin::{Plugin, PluginState};
+
+use crate::test::mistake;
 
 /// Bytes of a megabyte, as Kubernetes writes memory.
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
@@ -35,6 +38,41 @@ pub(super) fn lines(plugin: &Plugin, has_objects: bool) -> Vec<String> {
     };
     let lookups = plugin.config.lookups.iter();
     lookups.map(|(name, lookup)| line(name, lookup)).collect()
+}
+
+/// Returns the places in a plugin's lookups that no object of their kind can have. Such a place is like an absent field: the
+/// lookup finds nothing. Only Kubernetes' own kinds are known.
+pub(super) fn mistakes(plugin: &PluginConfig) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for (name, lookup) in &plugin.lookups {
+        let LookupResource {
+            group,
+            version,
+            resource,
+        } = &lookup.resource;
+        let Some(kind) = kind_of(group, resource) else {
+            continue;
+        };
+        let api_version = match &**group {
+            "" => version.to_string(),
+            group => format!("{group}/{version}"),
+        };
+        let fields = lookup
+            .fields
+            .iter()
+            .map(|field| ("fields".to_owned(), field));
+        let indexes = lookup.indexes.iter();
+        let indexes = indexes.map(|(index, field)| (format!("indexes.{index}"), field));
+        let wrong = fields.chain(indexes).filter_map(|(key, field)| {
+            let mistake = mistake(&api_version, kind, field.as_str())?;
+            Some(format!(
+                "  lookup {name}: {key}: {}: {mistake}",
+                field.as_str()
+            ))
+        });
+        mistakes.extend(wrong);
+    }
+    mistakes
 }
 
 /// Returns the roles that the lookups of all plugins need, as YAML. Returns none if there are no lookups.
@@ -94,6 +132,27 @@ mod tests {
     fn plugins(lookups: &str) -> Vec<PluginConfig> {
         let text = format!("plugins: [{{ name: a, source: 'file:a.wasm', lookups: [{lookups}] }}]");
         Config::parse(&text, Path::new(".")).unwrap().plugins
+    }
+
+    #[test]
+    fn place_that_no_object_has_is_a_mistake() {
+        let resource = "resource: { group: networking.k8s.io, version: v1, resource: ingresses }";
+        let lookup = |fields: &str| {
+            let plugins = plugins(&format!("{{ name: a, {resource}, {fields} }}"));
+            mistakes(&plugins[0])
+        };
+        let good = "fields: [/metadata/labels], indexes: { host: '/spec/rules/*/host' }";
+        assert!(lookup(good).is_empty());
+        assert_eq!(
+            lookup("fields: [/spec/tsl], indexes: { host: '/spec/rule/*/host' }"),
+            [
+                "  lookup a: fields: /spec/tsl: networking.k8s.io/v1 Ingress has no field /spec/tsl; the fields there are defaultBackend, ingressClassName, rules, tls",
+                "  lookup a: indexes.host: /spec/rule/*/host: networking.k8s.io/v1 Ingress has no field /spec/rule; did you \
+                 mean /spec/rules/*/host?",
+            ]
+        );
+        let custom = "{ name: a, resource: { group: example.com, version: v1, resource: mice }, fields: [/spec/x] }";
+        assert!(mistakes(&plugins(custom)[0]).is_empty());
     }
 
     #[test]

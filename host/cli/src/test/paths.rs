@@ -9,6 +9,7 @@ mod written;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use tollgate_admission::review::template::{VERSION, WORKLOADS};
 use tollgate_config::{PluginConfig, PluginName};
@@ -19,7 +20,7 @@ use self::fields::{Catalogue, Kind, Type, Wrong};
 pub(super) use self::written::Written;
 use super::compare::Failure;
 use super::run::{documents, prepare};
-use super::suite::Suite;
+use super::suite::{Parts, Suite};
 use crate::terminal::plain;
 
 /// The kinds that can be checked, and the sources of the plugins.
@@ -127,6 +128,31 @@ impl Strict<'_> {
         failures
     }
 
+    /// Returns a failure for each place that a case changes and that its object cannot have.
+    pub(super) fn edits(&self, parts: &Parts, review: &Json) -> Vec<Failure> {
+        let Some(kind) = kind(review) else {
+            return Vec::new();
+        };
+        let Some(of) = self.catalogue.of_kind(&kind) else {
+            return Vec::new();
+        };
+        let set = parts.set.iter().map(|(pointer, _)| ("set", pointer));
+        let unset = parts.unset.iter().map(|pointer| ("unset", pointer));
+        let wrong = set.chain(unset).filter_map(|(key, pointer)| {
+            // `-` stands for the next element of a list.
+            let elements: Vec<&str> = pointer
+                .split('/')
+                .map(|token| if token == "-" { "0" } else { token })
+                .collect();
+            let wrong = self.catalogue.check(of, &elements.join("/"), false).err()?;
+            Some(format!(
+                "strict paths: {key} {pointer}: {kind} {}",
+                wrong.described()
+            ))
+        });
+        wrong.map(|text| Failure::new(plain(&text))).collect()
+    }
+
     /// Describes the mistake of a read, if there is one.
     fn wrong(&self, read: &Read, kind: Option<&Kind>) -> Option<String> {
         let (of, name) = match read.document {
@@ -184,6 +210,18 @@ impl Strict<'_> {
                 .filter_map(|kind| self.catalogue.of_kind(kind))
                 .any(fits)
     }
+}
+
+/// Describes the mistake in a pattern for objects of one of Kubernetes' own kinds, if there is one.
+pub(crate) fn mistake(api_version: &str, kind: &str, pattern: &str) -> Option<String> {
+    static KNOWN: LazyLock<Catalogue> = LazyLock::new(|| {
+        let mut catalogue = Catalogue::default();
+        catalogue.add_lines(KUBERNETES);
+        catalogue
+    });
+    let kind = Kind::new(api_version, kind);
+    let wrong = KNOWN.check(KNOWN.of_kind(&kind)?, pattern, true).err()?;
+    Some(format!("{kind} {}", wrong.described()))
 }
 
 /// Whether objects of the kind have a pod template.

@@ -355,6 +355,7 @@ impl Lab<'_> {
         if let (Some(strict), Some(reads)) = (&mut self.strict, &reads) {
             run.failures
                 .extend(strict.failures(reads, &prepared.review));
+            run.failures.extend(strict.edits(parts, &prepared.review));
         }
         if case.expect.snapshot {
             let growth = self.suite.fuel_growth;
