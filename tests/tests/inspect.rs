@@ -98,6 +98,19 @@ fn prints_file_as_text_and_json() {
 }
 
 #[test]
+fn signature_of_a_file_cannot_be_checked() {
+    let plugin = guests::build("always-pull-images");
+    let plugin = plugin.display().to_string();
+    let output = run(&["inspect", &plugin, "--key", "cosign.pub"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(
+        text(&output).contains("a file has no signatures"),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
 fn describes_files_that_are_not_plugins() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let modules = hostile::all();

@@ -417,7 +417,13 @@ fn summary_counts_calls_and_changes() {
     let settings = json!({"mode": "audit", "settings": {"labels": {"team": null}}});
     audited.plugin("team", &labels, settings);
     let reviewed = review(&audited, &["-"], &pod("web").to_string());
-    reviewed.assert_clean(ALLOWED, &["in mode audit, team:"]);
+    reviewed.assert_clean(
+        ALLOWED,
+        &[
+            "in mode audit, team:",
+            "in mode audit, team would have denied 1 document(s)",
+        ],
+    );
     assert!(
         !reviewed.stdout.contains("no plugin was called"),
         "{}",
@@ -435,6 +441,64 @@ fn summary_counts_calls_and_changes() {
         ALLOWED,
         &["the plugin gone is not loaded, and it denies nothing in mode warn"],
     );
+}
+
+#[test]
+fn plugin_that_enforces_and_is_not_loaded_is_no_success() {
+    let mut missing = Configuration::new();
+    missing.plugin(
+        "gone",
+        Path::new("/nowhere/gone.wasm"),
+        json!({"failurePolicy": "Ignore"}),
+    );
+    let reviewed = review(&missing, &["-"], &pod("web").to_string());
+    reviewed.assert_clean(
+        ERROR,
+        &[
+            "the plugin gone is not loaded, and its failurePolicy Ignore applies",
+            "1 allowed",
+        ],
+    );
+}
+
+#[test]
+fn kinds_that_kubernetes_does_not_serve_are_errors() {
+    let configuration = configuration();
+    for (api_version, kind, reason) in [
+        ("v1", "Deployment", "did you mean Deployment in apps/v1?"),
+        ("v1", "Pods", "did you mean Pod in v1?"),
+        (
+            "apps/v1beta1",
+            "Deployment",
+            "does not serve Deployment in apps/v1beta1",
+        ),
+    ] {
+        let mut object = labelled(pod("web"));
+        object["apiVersion"] = json!(api_version);
+        object["kind"] = json!(kind);
+        review(&configuration, &["-"], &object.to_string())
+            .assert_clean(ERROR, &[reason, "1 in error"]);
+    }
+}
+
+#[test]
+fn object_that_kube_apiserver_would_convert_is_an_error() {
+    let mut configuration = Configuration::new();
+    let rules = json!({"rules": [{"operations": ["CREATE"], "apiGroups": ["autoscaling"], "apiVersions": ["v2"], "resources": ["horizontalpodautoscalers"]}]});
+    configuration.plugin(
+        "team",
+        &guests::build("required-labels"),
+        json!({"match": rules, "settings": {"labels": {"team": null}}}),
+    );
+    let scaler = |version: &str| {
+        json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}, "spec": {}})
+            .to_string()
+    };
+    review(&configuration, &["-"], &scaler("v1")).assert_clean(
+        ERROR,
+        &["would convert the object from v1 to v2 and call team"],
+    );
+    review(&configuration, &["-"], &scaler("v2")).assert_clean(DENIED, &["team"]);
 }
 
 #[test]

@@ -86,6 +86,10 @@ impl Inspect {
         let inspected = match self.reference()? {
             Some(reference) => self.of_reference(&reference)?,
             None => {
+                anyhow::ensure!(
+                    self.signers.policy().is_none(),
+                    "--key and --identity: expected a reference of a registry, because a file has no signatures"
+                );
                 let path = Path::new(self.plugin.strip_prefix("file:").unwrap_or(&self.plugin));
                 let bytes = std::fs::read(path)
                     .with_context(|| format!("cannot read {}", path.display()))?;

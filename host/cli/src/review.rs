@@ -14,16 +14,19 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tollgate::setup::{Options, Setup};
-use tollgate_config::{Config, Mode};
+use tollgate_config::kubernetes::{refused_kind, resource_named};
+use tollgate_config::{Config, Match, Mode, Requests};
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::{PluginSet, PluginState};
+use tollgate_json::document::Json;
 use tollgate_telemetry::logs::LogFormat;
 
 use self::examine::{Finding, Verdict, examine};
 use self::input::Document;
-use self::request::{Maker, Prepared};
+use self::request::{Maker, Prepared, with_member};
 use super::terminal::{NOTABLE, plain, say, tell};
 use super::{FAILURE, Origin, USAGE};
+use crate::asked;
 use crate::custom_resources::ResourceFiles;
 
 /// Review manifests or AdmissionReviews through the whole configuration, without a server.
@@ -127,7 +130,8 @@ Examples:
   tollgate review --config tollgate.yaml -o json review.json
   tollgate review --config tollgate.yaml -o request deploy.yaml | curl --data-binary @- …
 
-Exit code: 0 when everything is allowed, 1 when something is denied, 2 when something could not be reviewed.";
+Exit code: 0 when everything is allowed, 1 when something is denied, 2 when something could not be reviewed, or when a
+plugin that enforces is not loaded.";
 
 // === impl Review ===
 
@@ -168,6 +172,7 @@ impl Review {
             .into_iter()
             .map(|document| {
                 let prepared = maker.prepare(&document);
+                let prepared = prepared.and_then(|prepared| served(&document, prepared));
                 (document, prepared)
             })
             .collect();
@@ -179,7 +184,7 @@ impl Review {
                 .as_ref()
                 .is_ok_and(|prepared| prepared.from_manifest)
         });
-        let findings = runtime.block_on(async {
+        let (findings, is_complete) = runtime.block_on(async {
             let options = Options {
                 namespaces,
                 tables,
@@ -188,19 +193,29 @@ impl Review {
                 ..Options::default()
             };
             let setup = Setup::new(&config, &options)?;
-            let (pipeline, requests) = pipeline(&setup, config).await;
+            let max_depth = config.requests.max_depth;
+            let Served {
+                pipeline,
+                requests,
+                is_complete,
+                rules,
+            } = Served::of(&setup, config).await;
             if self.output == Output::Text && any_manifest {
                 show::assumptions(&common);
             }
             let mut findings = Vec::with_capacity(prepared.len());
             for (document, prepared) in prepared {
+                let prepared = prepared.and_then(|prepared| {
+                    let other = converted(&prepared, &rules, max_depth);
+                    other.map_or(Ok(prepared), |reason| Err(anyhow::anyhow!(reason)))
+                });
                 let finding = examine(&pipeline, &requests, document, prepared).await;
                 if self.output == Output::Text {
                     show::finding(&finding, self.verbose);
                 }
                 findings.push(finding);
             }
-            anyhow::Ok(findings)
+            anyhow::Ok((findings, is_complete))
         })?;
         match self.output {
             Output::Text | Output::Request => show::summary(&findings),
@@ -210,8 +225,22 @@ impl Review {
                 serde_saphyr::to_string(&whole(&findings, &common))?.trim_end()
             ),
         }
-        Ok(exit_code(&findings))
+        Ok(exit_code(&findings, is_complete))
     }
+}
+
+/// Returns the review of a manifest, unless kube-apiserver has no such kind and would refuse the manifest.
+fn served(document: &Document, prepared: Prepared) -> anyhow::Result<Prepared> {
+    let text = |member: &str| document.content.member(member)?.as_text();
+    if let (true, Some(api_version), Some(kind)) =
+        (prepared.from_manifest, text("apiVersion"), text("kind"))
+    {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if let Some(reason) = refused_kind(group, version, kind) {
+            anyhow::bail!("{reason}");
+        }
+    }
+    Ok(prepared)
 }
 
 /// Prints the reviews that kube-apiserver would send for the documents.
@@ -230,19 +259,56 @@ fn print_requests(prepared: &[(Document, anyhow::Result<Prepared>)]) -> anyhow::
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the pipeline that `serve` would use. A plugin that is not loaded follows its failurePolicy, as in the server.
-async fn pipeline(setup: &Setup, config: Config) -> (Pipeline, tollgate_config::Requests) {
-    let set = setup.loader.load_all(config.plugins).await;
-    report_failed(&set);
-    let pipeline = setup.pipeline(set, &config.requests, &config.engine);
-    (pipeline, config.requests)
+/// What `serve` would run. A plugin that is not loaded follows its failurePolicy, as in the server.
+struct Served {
+    pipeline: Pipeline,
+    requests: Requests,
+    /// Whether no plugin that would enforce is missing.
+    is_complete: bool,
+    /// The rules of the loaded plugins.
+    rules: Vec<(String, Match)>,
 }
 
-/// Tells which plugins are not loaded, and what that means.
-pub(super) fn report_failed(set: &PluginSet) {
+/// Returns the reason why a manifest cannot be reviewed: kube-apiserver would convert it for a plugin.
+///
+/// The webhooks that Tollgate registers have `matchPolicy: Equivalent`. kube-apiserver therefore also calls them for
+/// objects in other versions than those of the rules, and converts the objects.
+fn converted(prepared: &Prepared, rules: &[(String, Match)], max_depth: u32) -> Option<String> {
+    if !prepared.from_manifest {
+        return None;
+    }
+    let request = asked::read(&prepared.review, max_depth).ok()?;
+    let of = &request.resource;
+    let resource = resource_named(&of.group, &of.resource)?;
+    let others = resource.versions.iter();
+    let others = others.filter(|version| ***version != *of.version);
+    let others = others.filter_map(|version| {
+        let of = json!({ "group": of.group, "version": version, "resource": of.resource });
+        let review = with_member(&prepared.review, "resource", Json::from(of));
+        Some((version, asked::read(&review, max_depth).ok()?))
+    });
+    let others: Vec<_> = others.collect();
+    rules.iter().find_map(|(plugin, matching)| {
+        if matching.matches(&request).is_some() {
+            return None;
+        }
+        let mut others = others.iter();
+        let (version, _) = others.find(|(_, other)| matching.matches(other).is_some())?;
+        Some(format!(
+            "kube-apiserver would convert the object from {} to {version} and call {plugin}, whose rules have {version} \
+             only; Tollgate cannot convert objects: write this one in {version}",
+            of.version
+        ))
+    })
+}
+
+/// Tells which plugins are not loaded, and what that means. Returns false if one of them would enforce.
+pub(super) fn report_failed(set: &PluginSet) -> bool {
+    let mut is_complete = true;
     for plugin in set.iter() {
         if let PluginState::Failed { reason } = &plugin.state {
             let config = &plugin.config;
+            is_complete &= config.mode != Mode::Enforce;
             let counts = match config.mode {
                 Mode::Enforce => {
                     format!(
@@ -259,6 +325,7 @@ pub(super) fn report_failed(set: &PluginSet) {
             );
         }
     }
+    is_complete
 }
 
 fn whole(findings: &[Finding], common: &[String]) -> Value {
@@ -280,14 +347,38 @@ fn whole(findings: &[Finding], common: &[String]) -> Value {
     })
 }
 
-fn exit_code(findings: &[Finding]) -> ExitCode {
+fn exit_code(findings: &[Finding], is_complete: bool) -> ExitCode {
     let any = |verdict: Verdict| findings.iter().any(|finding| finding.verdict() == verdict);
     if any(Verdict::Error) {
         ExitCode::from(USAGE)
     } else if any(Verdict::Denied) {
         ExitCode::from(FAILURE)
-    } else {
+    } else if is_complete {
         ExitCode::SUCCESS
+    } else {
+        ExitCode::from(USAGE)
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    async fn of(setup: &Setup, config: Config) -> Self {
+        let set = setup.loader.load_all(config.plugins).await;
+        let is_complete = report_failed(&set);
+        let rules = set.iter().filter_map(|plugin| match &plugin.state {
+            PluginState::Loaded(loaded) => {
+                Some((plugin.config.name.to_string(), loaded.matching.clone()))
+            }
+            PluginState::Failed { .. } | PluginState::Disabled => None,
+        });
+        let rules = rules.collect();
+        Self {
+            pipeline: setup.pipeline(set, &config.requests, &config.engine),
+            requests: config.requests,
+            is_complete,
+            rules,
+        }
     }
 }
 

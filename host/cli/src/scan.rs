@@ -21,6 +21,7 @@ use tollgate_cluster::{
     Client, ClusterNamespaces, Served, connect_as_user, discover, write_reports,
 };
 use tollgate_config::Config;
+use tollgate_config::kubernetes::refused_kind;
 use tollgate_json::document::Json;
 use tollgate_scan::exceptions::rows;
 use tollgate_scan::finding::{Results, Verdict};
@@ -239,6 +240,10 @@ impl Scan {
                 resource,
                 is_guessed,
             } = kind;
+            if let Some(reason) = refused_kind(&resource.group, &resource.version, &resource.kind) {
+                run.results.unread.push(format!("{at}: {reason}"));
+                continue;
+            }
             if let Some(doubt) = inventory::doubt(&rules, &resource).filter(|_| is_guessed) {
                 let group = &resource.group;
                 let what = format!("{at}: {}.{group}: {doubt}", resource.kind);
@@ -332,7 +337,7 @@ impl Run {
         };
         let setup = Setup::new(&config, &options)?;
         let set = setup.loader.load_all(config.plugins.clone()).await;
-        report_failed(&set);
+        let _ = report_failed(&set);
         let circumstances = Circumstances {
             namespaces,
             now,

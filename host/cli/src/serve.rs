@@ -37,18 +37,25 @@ pub(super) struct Serve {
     #[command(flatten)]
     origin: Origin,
     /// HTTPS listen address (overrides `listen`).
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
-    /// Listen address of /page/, /plugins, /shadows, /rollouts, /decisions, /scan and /reload (overrides `admin.listen`).
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Listen address of /page/, /plugins, /exceptions, /shadows, /rollouts, /decisions, /costs, /scan, /replica and
+    /// /reload (overrides `admin.listen`).
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     admin_listen: Option<SocketAddr>,
     /// Listen address of /livez, /readyz and /metrics (overrides `probes.listen`).
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     probes_listen: Option<SocketAddr>,
     #[command(flatten)]
     last_known_good: LastKnownGood,
     #[command(flatten)]
     logging: Logging,
+}
+
+/// Reads a listen address.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let read = text.parse();
+    read.map_err(|_| "expected an IP address and a port, such as 0.0.0.0:8443".to_owned())
 }
 
 /// Returns who verifies tokens of the cluster, if the admin listener accepts them.

@@ -25,7 +25,7 @@ pub struct Resource {
     /// Whether the resource's objects are in namespaces.
     pub namespaced: bool,
     /// The versions in which the resource is served.
-    versions: Vec<&'static str>,
+    pub versions: Vec<&'static str>,
     /// Whether other releases serve the resource in further versions.
     other_versions: bool,
     /// Subresources such as `status`.
@@ -55,6 +55,40 @@ pub fn resource_of(group: &str, kind: &str) -> Option<&'static Resource> {
     resources.find(|resource| resource.group == group && resource.kind == kind)
 }
 
+/// Returns the reason why kube-apiserver would refuse a kind of a group of Kubernetes itself. None for the kinds that it
+/// has, and for all kinds in groups of custom resources.
+pub fn refused_kind(group: &str, version: &str, kind: &str) -> Option<String> {
+    let api_version = match group {
+        "" => version.to_owned(),
+        group => format!("{group}/{version}"),
+    };
+    let Some(resource) = resource_of(group, kind) else {
+        let is_own = resources().iter().any(|resource| resource.group == group);
+        if group.contains('.') && !is_own {
+            return None;
+        }
+        let meant = resources_of_kind(kind).chain(suggest::by_other_name(kind));
+        let kinds = resources()
+            .iter()
+            .filter(|resource| resource.group == group);
+        let near = suggest::closest(kind, kinds.map(|resource| resource.kind));
+        let near = near.and_then(|kind| resource_of(group, kind));
+        let meant = meant.chain(near).next();
+        let meant = meant.map(|resource| format!(": did you mean {}?", resource.named()));
+        let meant = meant.unwrap_or_default();
+        return Some(format!(
+            "Kubernetes {RELEASE} has no kind {kind} in {api_version}{meant}"
+        ));
+    };
+    if resource.versions.contains(&version) || resource.other_versions {
+        return None;
+    }
+    Some(format!(
+        "Kubernetes {RELEASE} does not serve {kind} in {api_version}: did you mean {}?",
+        resource.named()
+    ))
+}
+
 /// Returns a resource by its plural name.
 pub fn resource_named(group: &str, name: &str) -> Option<&'static Resource> {
     let mut resources = resources().iter();
@@ -78,6 +112,15 @@ pub fn resources_of_kind(kind: &str) -> impl Iterator<Item = &'static Resource> 
 // === impl Resource ===
 
 impl Resource {
+    /// The kind with a version in which it is served.
+    fn named(&self) -> String {
+        let version = self.versions.first().copied().unwrap_or_default();
+        match self.group {
+            "" => format!("{} in {version}", self.kind),
+            group => format!("{} in {group}/{version}", self.kind),
+        }
+    }
+
     /// Reads a line of the table. None for a comment.
     fn read(line: &'static str) -> Option<Self> {
         let mut columns = line.split_ascii_whitespace();
@@ -108,6 +151,54 @@ impl Resource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kind_that_kubernetes_does_not_have_is_refused() {
+        for (group, version, kind, expected) in [
+            (
+                "",
+                "v1",
+                "Deployment",
+                "has no kind Deployment in v1: did you mean Deployment in apps/v1?",
+            ),
+            (
+                "",
+                "v1",
+                "Pods",
+                "has no kind Pods in v1: did you mean Pod in v1?",
+            ),
+            (
+                "apps",
+                "v1beta1",
+                "Deployment",
+                "does not serve Deployment in apps/v1beta1: did you mean Deployment in apps/v1?",
+            ),
+            (
+                "extensions",
+                "v1beta1",
+                "Ingress",
+                "has no kind Ingress in extensions/v1beta1: did you mean Ingress in networking.k8s.io/v1?",
+            ),
+            (
+                "networking.k8s.io",
+                "v1",
+                "Ingres",
+                "has no kind Ingres in networking.k8s.io/v1: did you mean Ingress in networking.k8s.io/v1?",
+            ),
+            ("batch", "v1", "Xyz", "has no kind Xyz in batch/v1"),
+        ] {
+            let refused = refused_kind(group, version, kind).expect(kind);
+            assert_eq!(refused, format!("Kubernetes {RELEASE} {expected}"));
+        }
+        for (group, version, kind) in [
+            ("", "v1", "Pod"),
+            ("autoscaling", "v1", "HorizontalPodAutoscaler"),
+            ("example.com", "v1", "Pod"),
+            ("gateway.networking.k8s.io", "v1", "Gateway"),
+        ] {
+            assert_eq!(refused_kind(group, version, kind), None);
+        }
+    }
 
     #[test]
     fn every_line_of_the_table_is_a_resource() {

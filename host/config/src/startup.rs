@@ -62,28 +62,29 @@ impl Startup {
 
 impl fmt::Display for Startup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("while a plugin with mode enforce and failurePolicy Fail cannot be loaded, ")?;
+        f.write_str(
+            "the server is not ready until every plugin with mode enforce and failurePolicy Fail is loaded",
+        )?;
         let Some(grace) = self.grace else {
             let why = if self.peers.is_empty() {
                 " (startupGrace: never, which is the default without startupPeers)"
             } else {
                 " (startupGrace: never)"
             };
-            return write!(f, "the server is not ready{why}");
+            return f.write_str(why);
         };
         let grace = format_duration(grace);
         if self.peers.is_empty() {
             return write!(
                 f,
-                "the server is not ready for {grace} (startupGrace), and then denies the requests that match the \
-                 plugin; without startupPeers, a rollout continues after that"
+                ", for {grace} at most (startupGrace); after that, it denies the requests that a missing plugin matches, \
+                 and a rollout of the server continues"
             );
         }
         let peers: Vec<String> = self.peers.iter().map(ToString::to_string).collect();
         write!(
             f,
-            "the server is not ready for {grace} (startupGrace), nor while one of {} has all of its plugins \
-             (startupPeers)",
+            ", for {grace} (startupGrace), and longer while one of {} has all of its plugins (startupPeers)",
             peers.join(", ")
         )
     }

@@ -728,10 +728,10 @@ fn describes_start_without_a_plugin() {
             .startup
             .to_string()
     };
-    assert_snapshot!(says(""), @"while a plugin with mode enforce and failurePolicy Fail cannot be loaded, the server is not ready (startupGrace: never, which is the default without startupPeers)");
-    assert_snapshot!(says("startupGrace: 30s"), @"while a plugin with mode enforce and failurePolicy Fail cannot be loaded, the server is not ready for 30s (startupGrace), and then denies the requests that match the plugin; without startupPeers, a rollout continues after that");
-    assert_snapshot!(says("startupPeers: ['peers:8080', '[::1]:8080']"), @"while a plugin with mode enforce and failurePolicy Fail cannot be loaded, the server is not ready for 5m (startupGrace), nor while one of peers:8080, [::1]:8080 has all of its plugins (startupPeers)");
-    assert_snapshot!(says("startupGrace: never\nstartupPeers: ['peers:8080']"), @"while a plugin with mode enforce and failurePolicy Fail cannot be loaded, the server is not ready (startupGrace: never)");
+    assert_snapshot!(says(""), @"the server is not ready until every plugin with mode enforce and failurePolicy Fail is loaded (startupGrace: never, which is the default without startupPeers)");
+    assert_snapshot!(says("startupGrace: 30s"), @"the server is not ready until every plugin with mode enforce and failurePolicy Fail is loaded, for 30s at most (startupGrace); after that, it denies the requests that a missing plugin matches, and a rollout of the server continues");
+    assert_snapshot!(says("startupPeers: ['peers:8080', '[::1]:8080']"), @"the server is not ready until every plugin with mode enforce and failurePolicy Fail is loaded, for 5m (startupGrace), and longer while one of peers:8080, [::1]:8080 has all of its plugins (startupPeers)");
+    assert_snapshot!(says("startupGrace: never\nstartupPeers: ['peers:8080']"), @"the server is not ready until every plugin with mode enforce and failurePolicy Fail is loaded (startupGrace: never)");
     let error = Config::parse(
         "allowEmpty: true\nstartupGrace: soon\nstartupPeers: [peers, 'peers:0']",
         Path::new("."),

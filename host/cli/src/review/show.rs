@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_gate::decision::{Called, Decision};
+use tollgate_gate::pipeline::outcome::Ended;
 use tollgate_json::document::Json;
 
 use super::difference;
@@ -71,13 +72,23 @@ pub(crate) fn finding(finding: &Finding, all: bool) {
     }
 }
 
-/// Prints one endpoint: the plugins, the denial, the warnings, and what plugins in mode audit said. Calls without an
+/// Prints one endpoint: the plugins, the denial, the warnings, the annotations, and what plugins in mode audit said. Calls without an
 /// effect are left out unless `all_calls` is set, and plugins that were not called unless `all` is.
 pub(crate) fn step(step: &Step, width: usize, all_calls: bool, all: bool) {
     plugins(step, width, all_calls, all);
     refusal(step);
     for warning in &step.outcome.warnings {
         say!("    {NOTABLE}warning:{NOTABLE:#} {}", plain(warning));
+    }
+    for report in &step.reports {
+        for (key, value) in &report.annotations {
+            say!(
+                "    audit annotation of {}: {}: {}",
+                report.plugin,
+                plain(key),
+                plain(value)
+            );
+        }
     }
     for (plugin, said) in step.objections() {
         say!(
@@ -158,6 +169,7 @@ pub(super) fn summary(findings: &[Finding]) {
         "\n{STRONG}{} document(s): {allowed} allowed ({changed} changed), {denied} denied, {errors} in error{STRONG:#}",
         findings.len()
     );
+    audited(findings);
     let mut totals: BTreeMap<(&str, &str), Total> = BTreeMap::new();
     let steps = || findings.iter().flat_map(|finding| &finding.steps);
     for step in steps() {
@@ -199,6 +211,38 @@ pub(super) fn summary(findings: &[Finding]) {
             grouped(total.fuel / total.calls),
             milliseconds(mean),
             milliseconds(total.slowest),
+        );
+    }
+}
+
+/// Prints the number of documents that each plugin in mode audit would have denied, or failed on.
+fn audited(findings: &[Finding]) {
+    let mut totals: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for finding in findings {
+        let audits = || finding.steps.iter().flat_map(|step| &step.audits);
+        let mut plugins: Vec<&str> = audits().map(|report| report.plugin.as_str()).collect();
+        plugins.sort_unstable();
+        plugins.dedup();
+        for plugin in plugins {
+            let mut of_plugin = audits().filter(|report| report.plugin.as_str() == plugin);
+            let (denied, failed) = totals.entry(plugin).or_default();
+            if of_plugin
+                .clone()
+                .any(|report| matches!(report.ended, Ended::Denied(_)))
+            {
+                *denied += 1;
+            } else if of_plugin.any(|report| matches!(report.ended, Ended::Faulted(_))) {
+                *failed += 1;
+            }
+        }
+    }
+    for (plugin, (denied, failed)) in totals {
+        let failed = match failed {
+            0 => String::new(),
+            failed => format!(", and failed on {failed}"),
+        };
+        say!(
+            "{NOTABLE}in mode audit, {plugin} would have denied {denied} document(s){failed}{NOTABLE:#}"
         );
     }
 }

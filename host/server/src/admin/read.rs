@@ -95,7 +95,7 @@ fn decisions_of<G: Gate>(gate: &G, uid: &str) -> Page {
         return Page::text(
             StatusCode::NOT_FOUND,
             "no decision is kept for this uid: Tollgate keeps the most recent ones (admin.decisions) until the \
-             process ends\n",
+             process ends; the beginning of a uid needs at least 4 characters\n",
         );
     }
     Page::json(StatusCode::OK, &decisions)
