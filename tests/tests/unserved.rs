@@ -233,6 +233,37 @@ async fn changes_in_either_order_fail_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugin_that_was_added_again_and_is_not_loaded_allows_nothing() {
+    let server = Server::start(configuration(&["labels", "other"]));
+    let review = Review::create(pod("web")).build();
+    let mut removed = Value::Null;
+    edit(&server, |plugins| removed = plugins.remove(0));
+    until_served(&server, &["other"]).await;
+    assert_eq!(
+        answered(&server, "/validate/labels", &review).await,
+        Ok(true)
+    );
+    removed["source"] = json!("file:/nowhere/labels.wasm");
+    edit(&server, |plugins| plugins.push(removed));
+    let began = Instant::now();
+    loop {
+        let answer = server.post("/validate/labels", &review).await;
+        if answer.status == 503 {
+            assert_eq!(answer.text(), "the plugin `labels` is not loaded yet");
+            break;
+        }
+        assert_eq!(answer.status, 200);
+        assert!(began.elapsed() < PATIENCE, "{}", server.logs().join("\n"));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(unserved(&server, "validate", "pending").await >= 1.0);
+    assert_eq!(
+        warnings(&server, "of the configuration that is not loaded").len(),
+        1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_plugin_that_never_was() {
     let server = Server::start(configuration(&["labels"]));
     let review = Review::create(pod("web")).build();

@@ -146,6 +146,8 @@ pub enum Unserved {
     Removed,
     /// The path names a plugin whose custom resource is not valid, with no earlier version to serve.
     Refused,
+    /// The path names a plugin of the configuration that is not loaded yet.
+    Pending,
     /// The path names a plugin that this server never had.
     Unknown,
     /// The path names a plugin that does not take part in this phase.
@@ -732,9 +734,10 @@ impl Overload {
 // === impl Unserved ===
 
 impl Unserved {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Removed,
         Self::Refused,
+        Self::Pending,
         Self::Unknown,
         Self::Phase,
         Self::Unmatched,
@@ -744,6 +747,7 @@ impl Unserved {
         match self {
             Self::Removed => "removed",
             Self::Refused => "refused",
+            Self::Pending => "pending",
             Self::Unknown => "unknown",
             Self::Phase => "phase",
             Self::Unmatched => "unmatched",

@@ -397,6 +397,9 @@ impl Reconciler {
         } = reading;
         if let Some(config) = read.as_ref().ok().or(meanwhile.as_ref()) {
             pipeline.refuse(config.refused.clone());
+            let desired = config.plugins.iter().filter(|plugin| plugin.enabled);
+            let desired = desired.map(|plugin| plugin.name.entry().to_owned());
+            pipeline.desire(desired.collect());
         }
         let read = read.map(|mut config| {
             self.status.lock().read = Some(OffsetDateTime::now_utc());

@@ -239,6 +239,11 @@ impl Pipeline {
         self.unserved.knows(names);
     }
 
+    /// Notes the plugins that the configuration has. A review to the path of one that is not loaded yet is not allowed.
+    pub(crate) fn desire(&self, names: BTreeSet<String>) {
+        self.unserved.desires(names);
+    }
+
     /// Notes plugins that somebody wants and that cannot be served, because their custom resources are not valid. Their
     /// webhooks' failurePolicy applies to reviews for them.
     pub(crate) fn refuse(&self, names: BTreeSet<String>) {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | to the path of a plugin that this server had before | allowed: the configuration no longer asks for the plugin |
 //! | to the path of a plugin whose custom resource is not valid, with nothing earlier to serve | 404: failurePolicy applies |
+//! | to the path of a plugin of the configuration that is not loaded yet | 503, which kube-apiserver retries, for [`GRACE`]; then 404 |
 //! | to the path of a plugin for a phase that it does not export | allowed |
 //! | to the path of a plugin that this server never had | 503, which kube-apiserver retries, for [`GRACE`]; then 404 |
 //! | that matches no rule of any plugin | allowed, as before |
@@ -24,8 +25,8 @@ use tollgate_telemetry::metrics::{Metrics, Unserved};
 use super::gate::phase_of;
 use crate::plugin::{PluginSet, PluginState, RequestFilter};
 
-/// How long the server asks for a retry after the first review to the path of a plugin that it never had. A changed
-/// ConfigMap can reach the replicas after the webhook configuration did.
+/// How long the server asks for a retry after the first review to the path of a plugin that it never had, or that is not
+/// loaded yet. A changed ConfigMap can reach the replicas after the webhook configuration did.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A name that nobody has asked for during this time is forgotten, and gets a new [`GRACE`].
@@ -59,7 +60,9 @@ struct State {
     known: BTreeSet<String>,
     /// Plugins that somebody wants and whose custom resources are not valid.
     refused: BTreeSet<String>,
-    /// Names in paths that no configuration had.
+    /// Plugins that the configuration has now.
+    desired: BTreeSet<String>,
+    /// Names in paths that no configuration had, or whose plugins are not loaded yet.
     strangers: BTreeMap<String, Asked>,
     /// The last warning of each reason and path.
     warnings: BTreeMap<(Unserved, String), Warned>,
@@ -106,6 +109,11 @@ impl Watcher {
         self.lock().refused = names;
     }
 
+    /// Replaces the names of the plugins that the configuration has.
+    pub(super) fn desires(&self, names: BTreeSet<String>) {
+        self.lock().desired = names;
+    }
+
     /// Returns the answer to a call whose path names a plugin, if the host must not review it. For the path of a
     /// removed plugin, the host reviews without plugins, which allows the request.
     pub(super) fn refusal(&self, call: &Call, plugins: &PluginSet) -> Option<Reply> {
@@ -146,6 +154,20 @@ impl Watcher {
                         "the custom resource of the plugin `{name}` is not valid, and no earlier version can serve"
                     )));
                 }
+                Stranger::Pending { retries } => {
+                    self.note(Unserved::Pending, call, now, |silent| {
+                        tracing::error!(
+                            plugin = name,
+                            endpoint = call.endpoint.name(),
+                            unlogged_reviews = silent,
+                            retries,
+                            "got a review for a plugin of the configuration that is not loaded; the webhook's \
+                             failurePolicy applies; /plugins shows why it is not loaded"
+                        );
+                    });
+                    let text = format!("the plugin `{name}` is not loaded yet");
+                    return Some(unavailable(text, retries));
+                }
                 Stranger::New => true,
                 Stranger::Unknown => false,
             };
@@ -161,11 +183,7 @@ impl Watcher {
                 );
             });
             let text = format!("no plugin named `{name}` is configured");
-            return Some(if retries {
-                Reply::NotYet(text)
-            } else {
-                Reply::NoSuchPlugin(text)
-            });
+            return Some(unavailable(text, retries));
         };
         if let PluginState::Loaded(loaded) = &plugin.state
             && !loaded.interfaces().exports(phase_of(call.endpoint))
@@ -234,6 +252,14 @@ impl Watcher {
     }
 }
 
+fn unavailable(text: String, retries: bool) -> Reply {
+    if retries {
+        Reply::NotYet(text)
+    } else {
+        Reply::NoSuchPlugin(text)
+    }
+}
+
 /// How a name that no configured plugin has stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stranger {
@@ -241,6 +267,11 @@ enum Stranger {
     Removed,
     /// A configuration or a resource has a plugin of this name, and the host cannot serve it.
     Refused,
+    /// The configuration has a plugin of this name, which is not loaded yet.
+    Pending {
+        /// Whether somebody has only just begun to ask for it.
+        retries: bool,
+    },
     /// The name is unknown, and somebody has only just begun to ask for it.
     New,
     /// The name is unknown.
@@ -254,29 +285,36 @@ impl State {
         if self.refused.contains(name) {
             return Stranger::Refused;
         }
-        if self.known.contains(name) {
+        let is_desired = self.desired.contains(name);
+        if self.known.contains(name) && !is_desired {
             return Stranger::Removed;
         }
+        let is_new = self.is_new(name, now);
+        match (is_desired, is_new) {
+            (true, retries) => Stranger::Pending { retries },
+            (false, true) => Stranger::New,
+            (false, false) => Stranger::Unknown,
+        }
+    }
+
+    /// Whether somebody has only just begun to ask for a name.
+    fn is_new(&mut self, name: &str, now: Instant) -> bool {
         let since = |then: Instant| now.saturating_duration_since(then);
         self.strangers
             .retain(|_, asked| since(asked.last) < FORGOTTEN);
         if let Some(asked) = self.strangers.get_mut(name) {
             asked.last = now;
-            return if since(asked.first) < GRACE {
-                Stranger::New
-            } else {
-                Stranger::Unknown
-            };
+            return since(asked.first) < GRACE;
         }
         if self.strangers.len() >= MOST_NAMES || name.len() > LONGEST_NAME_BYTES {
-            return Stranger::Unknown;
+            return false;
         }
         let asked = Asked {
             first: now,
             last: now,
         };
         self.strangers.insert(name.to_owned(), asked);
-        Stranger::New
+        true
     }
 
     /// Returns the number of reviews since the last warning, if another warning is due.
@@ -369,6 +407,19 @@ mod tests {
         watcher.refuses(BTreeSet::new());
         assert_eq!(watcher.standing("labels", now), Stranger::Removed);
         assert_eq!(watcher.standing("never", now), Stranger::New);
+    }
+
+    #[test]
+    fn plugin_that_was_added_again_is_not_taken_for_a_removed_one() {
+        let watcher = Watcher::new(Metrics::new());
+        let now = Instant::now();
+        watcher.knows(["labels"].into_iter());
+        watcher.desires(BTreeSet::from(["labels".to_owned()]));
+        let pending = |retries| Stranger::Pending { retries };
+        assert_eq!(watcher.standing("labels", now), pending(true));
+        assert_eq!(watcher.standing("labels", at(now, 31)), pending(false));
+        watcher.desires(BTreeSet::new());
+        assert_eq!(watcher.standing("labels", now), Stranger::Removed);
     }
 
     #[test]
