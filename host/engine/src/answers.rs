@@ -54,6 +54,8 @@ pub(super) struct Answers {
     useless: AtomicU32,
     /// Number of calls that were answered by an earlier one.
     reused: AtomicU64,
+    /// Whether a known answer was left out, so that the next call is compared.
+    owes_comparison: AtomicBool,
     /// Whether the plugin answered two equal calls differently.
     is_off: AtomicBool,
 }
@@ -170,6 +172,7 @@ impl Answers {
             pause: AtomicU32::new(0),
             useless: AtomicU32::new(0),
             reused: AtomicU64::new(0),
+            owes_comparison: AtomicBool::new(false),
             is_off: AtomicBool::new(false),
         }
     }
@@ -199,13 +202,23 @@ impl Answers {
         tree.found.fetch_add(1, Ordering::Relaxed);
         drop(tree);
         let reused = self.reused.fetch_add(1, Ordering::Relaxed) + 1;
-        (!reused.is_multiple_of(CHECKED)).then_some(kept)
+        if reused.is_multiple_of(CHECKED) {
+            self.owes_comparison.store(true, Ordering::Relaxed);
+            return None;
+        }
+        Some(kept)
     }
 
-    /// Whether the next call is to be written down.
+    /// Whether the next call is to be written down: to keep its answer, or to compare it with a known one.
     pub(super) fn wants_transcript(&self) -> bool {
         if self.is_off.load(Ordering::Relaxed) {
             return false;
+        }
+        // A pause is no reason to trust known answers without a comparison.
+        if self.owes_comparison.load(Ordering::Relaxed)
+            && self.owes_comparison.swap(false, Ordering::Relaxed)
+        {
+            return true;
         }
         let pause = self.pause.load(Ordering::Relaxed);
         if pause == 0 {

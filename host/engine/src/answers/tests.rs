@@ -326,6 +326,22 @@ fn known_answer_is_compared_now_and_then() {
 }
 
 #[test]
+fn known_answers_are_compared_during_a_pause() {
+    let answers = answers(1 << 20);
+    let pod = subject(&json!({}));
+    answers.keeps(&pod, &[], kept(None, 1));
+    answers.rest();
+    assert!(!answers.wants_transcript());
+    let found = (0..CHECKED).filter(|_| answers.recalls(&pod).is_some());
+    assert_eq!(found.count() as u64, CHECKED - 1);
+    assert!(answers.wants_transcript());
+    assert!(!answers.wants_transcript());
+    // The comparison finds another answer, and no answer is reused any more.
+    answers.keeps(&pod, &[], kept(Some("no"), 1));
+    assert_eq!(answers.recalls(&pod), None);
+}
+
+#[test]
 fn memory_is_bounded_and_given_back() {
     const LIMIT: u64 = 64 << 10;
     let memory = AnswerMemory::new(LIMIT);
