@@ -587,6 +587,16 @@ fn resources_from_files_are_those_of_tollgate() {
         );
     }
     check_resources(namespace).assert(CONFIGURATION, &["no custom resource of Tollgate"]);
+    // A resource without effect does not hide what there is to say about the others.
+    let wrong = "{apiVersion: tollgate.dev/v1alpha1, kind: ClusterAdmissionPlugin, metadata: {name: wrong}, spec: {source: x}}";
+    check_resources(&format!("{good}\n---\n{wrong}")).assert(
+        CONFIGURATION,
+        &[
+            "plugin wrong: Invalid",
+            "pull: ok",
+            "1 custom resource(s) have no effect",
+        ],
+    );
 }
 
 #[test]

@@ -46,6 +46,24 @@ impl Printed {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn plugin_whose_rollout_ends_in_enforce_is_registered_as_such() {
+    let printed = |more| {
+        let mut configuration = Configuration::new();
+        configuration.plugin_of("harmless", &hostile::harmless(), more);
+        let cache = configuration.folder().join("artifacts");
+        let configuration = configuration.with("registries", json!({"cacheDirectory": cache}));
+        let server = with_authority(configuration);
+        let url = format!("https://localhost:{}", server.address().port());
+        manifests(server.configuration(), &["--url", &url]).output
+    };
+    let rollout = json!({"steps": [{"mode": "enforce", "for": "1h"}]});
+    let with = printed(json!({"mode": "warn", "rollout": rollout}));
+    assert!(with.contains("failurePolicy: Fail\n"), "{with}");
+    let without = printed(json!({"mode": "warn"}));
+    assert!(!without.contains("failurePolicy: Fail\n"), "{without}");
+}
+
 /// Creates a CA in the configuration's folder, as the first start of a server does.
 fn with_authority(configuration: Configuration) -> Server {
     Server::start(configuration)

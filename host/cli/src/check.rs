@@ -17,7 +17,7 @@ use tollgate::setup::{Folder, Options, Setup, check_folder};
 use tollgate_admission::chain;
 use tollgate_config::kubernetes::{Finding, check_rules};
 use tollgate_config::{
-    CollectorConfig, Exception, FailurePolicy, Mode, PluginConfig, TufSource, entries,
+    CollectorConfig, Config, Exception, FailurePolicy, Mode, PluginConfig, TufSource, entries,
     why_everybody,
 };
 use tollgate_engine::ConfiguredBy;
@@ -28,7 +28,7 @@ use tollgate_server::{Inspected, inspect};
 use super::inspect::schema_lines;
 use super::terminal::say;
 use super::{FAILURE, Origin};
-use crate::custom_resources::ResourceFiles;
+use crate::custom_resources::{ResourceFiles, refuse};
 
 /// Check a configuration and everything that it names, as `serve` would load it.
 #[derive(Args, Debug)]
@@ -53,7 +53,13 @@ pub(super) struct Check {
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let origin = self.origin.resolve()?;
-        let mut config = self.resources.add_to(origin.load()?, &origin)?;
+        let (config, refused) = self.resources.merge(origin.load()?, &origin)?;
+        let code = self.examine(config)?;
+        refuse(refused)?;
+        Ok(code)
+    }
+
+    fn examine(self, mut config: Config) -> anyhow::Result<ExitCode> {
         let plugins = std::mem::take(&mut config.plugins);
         say!(
             "configuration: valid, {} plugin(s)",

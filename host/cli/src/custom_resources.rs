@@ -56,7 +56,17 @@ const LONGEST_LEAVE: Duration = Duration::from_secs(3);
 
 impl ResourceFiles {
     /// Adds the resources of the files to the configuration. Reports resources that change nothing.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or a resource has no effect.
     pub(crate) fn add_to(&self, config: Config, origin: &Origin) -> anyhow::Result<Config> {
+        let (config, refused) = self.merge(config, origin)?;
+        refuse(refused)?;
+        Ok(config)
+    }
+
+    /// Like [`Self::add_to`]. Also returns the number of resources that have no effect.
+    pub(crate) fn merge(&self, config: Config, origin: &Origin) -> anyhow::Result<(Config, usize)> {
         let mut objects = Vec::new();
         for file in &self.resources {
             let before = objects.len();
@@ -75,7 +85,7 @@ impl ResourceFiles {
             );
         }
         if self.resources.is_empty() {
-            return Ok(config);
+            return Ok((config, 0));
         }
         if !config.cluster.enabled {
             tell!(
@@ -98,9 +108,17 @@ impl ResourceFiles {
                 invalid += usize::from(!matches!(refusal.reason, "Expired" | "NameTaken"));
             }
         }
-        anyhow::ensure!(invalid == 0, "{invalid} custom resource(s) have no effect");
-        Ok(plan.config)
+        Ok((plan.config, invalid))
     }
+}
+
+/// Refuses custom resources that have no effect.
+pub(crate) fn refuse(resources: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        resources == 0,
+        "{resources} custom resource(s) have no effect"
+    );
+    Ok(())
 }
 
 /// Whether a server in the cluster would read an object. Other objects are left out.

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use tollgate::setup::{Options, Setup};
 use tollgate_admission::Endpoint;
 use tollgate_config::{
-    Config, ReinvocationPolicy, SelfSigned, Tls, is_label, is_of_namespace, why_everybody,
+    Config, Mode, ReinvocationPolicy, SelfSigned, Tls, is_label, is_of_namespace, why_everybody,
 };
 use tollgate_gate::plugin::{Plugin, PluginSet, PluginState};
 use tollgate_registration::drift::{Drift, compare};
@@ -370,7 +370,11 @@ fn participant(plugin: &Plugin) -> Option<Participant<'_>> {
         mutates: interfaces.mutating,
         validates: interfaces.validating,
         matching: &loaded.matching,
-        mode: plugin.config.mode,
+        // A rollout ends in mode enforce, and nobody applies the manifests again by then.
+        mode: match plugin.config.active_rollout() {
+            Some(_) => Mode::Enforce,
+            None => plugin.config.mode,
+        },
         failure_policy: plugin.config.failure_policy,
         reinvocation_policy: plugin.config.reinvocation_policy,
         existing_violations: plugin.config.existing_violations,

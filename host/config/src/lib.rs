@@ -218,6 +218,8 @@ impl Config {
             ("requests", self.requests != running.requests),
             ("engine", self.engine != running.engine),
             ("registries", self.registries != running.registries),
+            ("startupGrace", self.startup.grace != running.startup.grace),
+            ("startupPeers", self.startup.peers != running.startup.peers),
             ("record", self.record != running.record),
             ("telemetry", self.telemetry != running.telemetry),
             ("cluster", self.cluster != running.cluster),
