@@ -92,10 +92,10 @@ Examples:
   tollgate replay recording --config new.yaml --markdown comment.md --junit results.xml
   tollgate replay recording --config new.yaml --write-suite wrong.test.yaml --cases denied
 
-Kinds of difference: denied, allowed, patched and faulted are new results of a request. With reworded, only a message, a
+Kinds of difference: denied, allowed, patched and faulted are new results of a request. With reworded, only a message, a \
 code or a warning differs.
 
-Exit code: 0 when nothing of --fail-on was found, 1 when something was, 2 when the replay could not be run or a review
+Exit code: 0 when nothing of --fail-on was found, 1 when something was, 2 when the replay could not be run or a review \
 could not be judged.";
 
 // === impl Replay ===

@@ -130,7 +130,7 @@ Examples:
   tollgate review --config tollgate.yaml -o json review.json
   tollgate review --config tollgate.yaml -o request deploy.yaml | curl --data-binary @- …
 
-Exit code: 0 when everything is allowed, 1 when something is denied, 2 when something could not be reviewed, or when a
+Exit code: 0 when everything is allowed, 1 when something is denied, 2 when something could not be reviewed, or when a \
 plugin that enforces is not loaded.";
 
 // === impl Review ===

@@ -129,7 +129,7 @@ Examples:
   tollgate scan --config tollgate.yaml dump/ -o reports --format policyreport | kubectl apply --server-side -f -
   tollgate scan --config tollgate.yaml --cluster --state scan.json --write
 
-Exit code: 0 when no object would be denied, 1 when one would be, 2 when something could not be read or judged, or not
+Exit code: 0 when no object would be denied, 1 when one would be, 2 when something could not be read or judged, or not \
 be written.";
 
 // === impl Scan ===

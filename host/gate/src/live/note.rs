@@ -13,7 +13,8 @@ pub(super) fn log(note: &Note, status: &Status) {
             is_news,
         } => {
             let (plugin, digest) = (name.as_str(), trouble.digest.as_deref().unwrap_or_default());
-            let (reason, retry_in_seconds) = (&trouble.reason, retry_in.as_secs_f32());
+            let reason = &trouble.reason;
+            let retry_in_seconds = (retry_in.as_secs_f64() * 1000.0).round() / 1000.0;
             if *is_news {
                 tracing::error!(plugin, %digest, reason, retry_in_seconds, "failed to load plugin; keeping the serving version, if there is one");
             } else {
