@@ -109,13 +109,13 @@ pub(super) async fn receive(
             }
             return whole(unpinned(data), lease);
         } else {
-            if length > buffer.capacity() {
-                let most = declared.unwrap_or(limit_bytes);
-                let most = usize::try_from(most).unwrap_or(usize::MAX);
+            let most = declared.unwrap_or(limit_bytes);
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            if must_grow(buffer.capacity(), length, most) {
                 let Some(capacity) = covered_capacity(&mut lease, length, most).await else {
                     return Received::Crowded;
                 };
-                buffer.reserve_exact(capacity - buffer.len());
+                buffer.reserve_exact(capacity.saturating_sub(buffer.len()));
             }
             buffer.extend_from_slice(&data);
         }
@@ -159,6 +159,12 @@ async fn covered_capacity(lease: &mut Lease, length: usize, most: usize) -> Opti
         }
     }
     None
+}
+
+/// Whether a buffer that will hold `length` bytes grows now. A buffer that may have its final size gets it early, because it would
+/// copy more later.
+fn must_grow(capacity: usize, length: usize, most: usize) -> bool {
+    length > capacity || (capacity < most && grown(length, most) == most)
 }
 
 /// Capacity for a buffer that holds `length` bytes now and at most `most` at the end. The result is at most four times the
@@ -241,6 +247,16 @@ mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
+
+    #[test]
+    fn buffer_gets_its_final_size_when_a_quarter_has_arrived() {
+        const KIB: usize = 1024;
+        assert!(must_grow(0, 1, 93 * KIB));
+        assert!(!must_grow(64 * KIB, 20 * KIB, 93 * KIB));
+        assert!(must_grow(64 * KIB, 24 * KIB, 93 * KIB));
+        assert!(!must_grow(93 * KIB, 93 * KIB, 93 * KIB));
+        assert!(must_grow(64 * KIB, 65 * KIB, usize::MAX));
+    }
 
     #[test]
     fn buffer_grows_to_four_times_received_up_to_announced_length() {
