@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use tollgate_admission::Reloaded;
-use tollgate_config::{Config, Origin, PluginName, folder_of};
+use tollgate_config::{Config, FailurePolicy, Mode, Origin, PluginConfig, PluginName, folder_of};
 use tollgate_oci::{LastGood, Patience, Served};
 use tollgate_telemetry::metrics::Metrics;
 
@@ -397,9 +397,9 @@ impl Reconciler {
         } = reading;
         if let Some(config) = read.as_ref().ok().or(meanwhile.as_ref()) {
             pipeline.refuse(config.refused.clone());
-            let desired = config.plugins.iter().filter(|plugin| plugin.enabled);
-            let desired = desired.map(|plugin| plugin.name.entry().to_owned());
-            pipeline.desire(desired.collect());
+            let denying = config.plugins.iter().filter(|plugin| denies(plugin));
+            let denying = denying.map(|plugin| plugin.name.entry().to_owned());
+            pipeline.desire(denying.collect());
         }
         let read = read.map(|mut config| {
             self.status.lock().read = Some(OffsetDateTime::now_utc());
@@ -697,6 +697,12 @@ async fn notified(changed: Option<&Notify>) {
         Some(changed) => changed.notified().await,
         None => std::future::pending().await,
     }
+}
+
+/// Whether requests are denied while the plugin is not loaded.
+fn denies(plugin: &PluginConfig) -> bool {
+    let enforces = plugin.mode == Mode::Enforce || plugin.rollout.is_some();
+    plugin.enabled && enforces && plugin.failure_policy == FailurePolicy::Fail
 }
 
 /// Waits for the poll or the read that is under way.

@@ -239,7 +239,8 @@ impl Pipeline {
         self.unserved.knows(names);
     }
 
-    /// Notes the plugins that the configuration has. A review to the path of one that is not loaded yet is not allowed.
+    /// Notes the plugins of the configuration that deny while they are not loaded. A review to the path of one that was there
+    /// before, and is not loaded yet, is not allowed.
     pub(crate) fn desire(&self, names: BTreeSet<String>) {
         self.unserved.desires(names);
     }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | to the path of a plugin that this server had before | allowed: the configuration no longer asks for the plugin |
 //! | to the path of a plugin whose custom resource is not valid, with nothing earlier to serve | 404: failurePolicy applies |
-//! | to the path of a plugin of the configuration that is not loaded yet | 503, which kube-apiserver retries, for [`GRACE`]; then 404 |
+//! | to the path of a plugin that enforces under `Fail` and is not loaded yet | 503, which kube-apiserver retries, for [`GRACE`]; then 404 |
 //! | to the path of a plugin for a phase that it does not export | allowed |
 //! | to the path of a plugin that this server never had | 503, which kube-apiserver retries, for [`GRACE`]; then 404 |
 //! | that matches no rule of any plugin | allowed, as before |
@@ -60,7 +60,7 @@ struct State {
     known: BTreeSet<String>,
     /// Plugins that somebody wants and whose custom resources are not valid.
     refused: BTreeSet<String>,
-    /// Plugins that the configuration has now.
+    /// Plugins that the configuration has now, and that deny while they are not loaded.
     desired: BTreeSet<String>,
     /// Names in paths that no configuration had, or whose plugins are not loaded yet.
     strangers: BTreeMap<String, Asked>,
@@ -97,9 +97,9 @@ impl Watcher {
     pub(super) fn knows<'n>(&self, names: impl Iterator<Item = &'n str>) {
         let mut state = self.lock();
         for name in names {
+            state.strangers.remove(name);
             if !state.known.contains(name) {
                 state.known.insert(name.to_owned());
-                state.strangers.remove(name);
             }
         }
     }
@@ -109,7 +109,7 @@ impl Watcher {
         self.lock().refused = names;
     }
 
-    /// Replaces the names of the plugins that the configuration has.
+    /// Replaces the names of the plugins that the configuration has, and that deny while they are not loaded.
     pub(super) fn desires(&self, names: BTreeSet<String>) {
         self.lock().desired = names;
     }
@@ -418,6 +418,9 @@ mod tests {
         let pending = |retries| Stranger::Pending { retries };
         assert_eq!(watcher.standing("labels", now), pending(true));
         assert_eq!(watcher.standing("labels", at(now, 31)), pending(false));
+        // Once it was loaded, it has its time again.
+        watcher.knows(["labels"].into_iter());
+        assert_eq!(watcher.standing("labels", at(now, 40)), pending(true));
         watcher.desires(BTreeSet::new());
         assert_eq!(watcher.standing("labels", now), Stranger::Removed);
     }
