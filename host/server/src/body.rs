@@ -111,11 +111,15 @@ pub(super) async fn receive(
         } else {
             let most = declared.unwrap_or(limit_bytes);
             let most = usize::try_from(most).unwrap_or(usize::MAX);
-            if must_grow(buffer.capacity(), length, most) {
+            if length <= buffer.capacity() {
+                if may_be_whole(buffer.capacity(), length, most) && lease.cover(most as u64) {
+                    buffer.reserve_exact(most - buffer.len());
+                }
+            } else {
                 let Some(capacity) = covered_capacity(&mut lease, length, most).await else {
                     return Received::Crowded;
                 };
-                buffer.reserve_exact(capacity.saturating_sub(buffer.len()));
+                buffer.reserve_exact(capacity - buffer.len());
             }
             buffer.extend_from_slice(&data);
         }
@@ -161,10 +165,10 @@ async fn covered_capacity(lease: &mut Lease, length: usize, most: usize) -> Opti
     None
 }
 
-/// Whether a buffer that will hold `length` bytes grows now. A buffer that may have its final size gets it early, because it would
-/// copy more later.
-fn must_grow(capacity: usize, length: usize, most: usize) -> bool {
-    length > capacity || (capacity < most && grown(length, most) == most)
+/// Whether a buffer with room for `length` bytes may have its final size by now. It gets it early, because it would copy more
+/// later.
+fn may_be_whole(capacity: usize, length: usize, most: usize) -> bool {
+    capacity < most && grown(length, most) == most
 }
 
 /// Capacity for a buffer that holds `length` bytes now and at most `most` at the end. The result is at most four times the
@@ -251,11 +255,10 @@ mod tests {
     #[test]
     fn buffer_gets_its_final_size_when_a_quarter_has_arrived() {
         const KIB: usize = 1024;
-        assert!(must_grow(0, 1, 93 * KIB));
-        assert!(!must_grow(64 * KIB, 20 * KIB, 93 * KIB));
-        assert!(must_grow(64 * KIB, 24 * KIB, 93 * KIB));
-        assert!(!must_grow(93 * KIB, 93 * KIB, 93 * KIB));
-        assert!(must_grow(64 * KIB, 65 * KIB, usize::MAX));
+        assert!(!may_be_whole(64 * KIB, 20 * KIB, 93 * KIB));
+        assert!(may_be_whole(64 * KIB, 24 * KIB, 93 * KIB));
+        assert!(!may_be_whole(93 * KIB, 93 * KIB, 93 * KIB));
+        assert!(!may_be_whole(64 * KIB, 64 * KIB, usize::MAX));
     }
 
     #[test]

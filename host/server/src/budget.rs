@@ -152,8 +152,8 @@ impl Lease {
         self.bytes
     }
 
-    #[cfg(test)]
-    fn cover(&mut self, bytes: u64) -> bool {
+    /// Grows the lease to cover `bytes` if there is room now.
+    pub(super) fn cover(&mut self, bytes: u64) -> bool {
         self.try_cover(bytes).is_ok()
     }
 
