@@ -80,8 +80,8 @@ impl Check {
                     failed |= finding.is_certain;
                     say!("{}:{}", plugin.name, rule(&finding));
                 }
-                for line in lookups::mistakes(plugin) {
-                    failed = true;
+                for (line, is_certain) in lookups::mistakes(plugin) {
+                    failed |= is_certain;
                     say!("{}:{line}", plugin.name);
                 }
             }
@@ -170,8 +170,8 @@ impl Check {
                 for line in lookups::lines(part, self.objects.is_some()) {
                     say!("{line}");
                 }
-                for line in lookups::mistakes(&part.config) {
-                    failed = true;
+                for (line, is_certain) in lookups::mistakes(&part.config) {
+                    failed |= is_certain;
                     say!("{line}");
                 }
             }

@@ -14,7 +14,9 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tollgate::setup::{Options, Setup};
+use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_config::kubernetes::{refused_kind, resource_named};
+use tollgate_config::matching::Decided;
 use tollgate_config::{Config, Match, Mode, Requests};
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::{PluginSet, PluginState};
@@ -293,7 +295,10 @@ fn converted(prepared: &Prepared, rules: &[(String, Match)], max_depth: u32) -> 
             return None;
         }
         let mut others = others.iter();
-        let (version, _) = others.find(|(_, other)| matching.matches(other).is_some())?;
+        let is_called = |other: &AdmissionRequest| {
+            !matches!(matching.decide(other, other.object.as_ref()), Decided::Fails(_))
+        };
+        let (version, _) = others.find(|(_, other)| is_called(other))?;
         Some(format!(
             "kube-apiserver would convert the object from {} to {version} and call {plugin}, whose rules have {version} \
              only; Tollgate cannot convert objects: write this one in {version}",
@@ -308,7 +313,7 @@ pub(super) fn report_failed(set: &PluginSet) -> bool {
     for plugin in set.iter() {
         if let PluginState::Failed { reason } = &plugin.state {
             let config = &plugin.config;
-            is_complete &= config.mode != Mode::Enforce;
+            is_complete &= config.mode != Mode::Enforce && config.active_rollout().is_none();
             let counts = match config.mode {
                 Mode::Enforce => {
                     format!(

@@ -240,7 +240,11 @@ impl Scan {
                 resource,
                 is_guessed,
             } = kind;
-            if let Some(reason) = refused_kind(&resource.group, &resource.version, &resource.kind) {
+            // An object with a uid comes from a cluster that has its kind.
+            let metadata = content.member("metadata");
+            let is_stored = metadata.is_some_and(|metadata| metadata.member("uid").is_some());
+            let refused = refused_kind(&resource.group, &resource.version, &resource.kind);
+            if let Some(reason) = refused.filter(|_| !is_stored) {
                 run.results.unread.push(format!("{at}: {reason}"));
                 continue;
             }

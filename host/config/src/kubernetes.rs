@@ -64,7 +64,9 @@ pub fn refused_kind(group: &str, version: &str, kind: &str) -> Option<String> {
     };
     let Some(resource) = resource_of(group, kind) else {
         let is_own = resources().iter().any(|resource| resource.group == group);
-        if group.contains('.') && !is_own {
+        let is_preview = version.contains("alpha") || version.contains("beta");
+        // Another release may have more kinds in the previews of a group.
+        if group.contains('.') && !is_own || is_own && is_preview {
             return None;
         }
         let meant = resources_of_kind(kind).chain(suggest::by_other_name(kind));
@@ -194,6 +196,7 @@ mod tests {
             ("", "v1", "Pod"),
             ("autoscaling", "v1", "HorizontalPodAutoscaler"),
             ("example.com", "v1", "Pod"),
+            ("networking.k8s.io", "v1alpha1", "ClusterCIDR"),
             ("gateway.networking.k8s.io", "v1", "Gateway"),
         ] {
             assert_eq!(refused_kind(group, version, kind), None);

@@ -41,7 +41,7 @@ const SYNC_SETS: &str = "syncset.gatekeeper.sh";
 const SYNCED: &str = "its kinds are lookups of the templates that read data.inventory";
 
 /// The actions that a constraint can have. Without one, it denies.
-const ACTIONS: [&str; 4] = ["deny", "warn", "dryrun", "scoped"];
+const ACTIONS: [&str; 3] = ["deny", "warn", "dryrun"];
 
 /// The code of a template that runs.
 struct Code {
@@ -137,11 +137,11 @@ impl Gatekeeper {
                 return;
             }
         };
-        let (constraints, wrong): (Vec<&Document>, Vec<&Document>) =
-            constraints.iter().partition(|one| has_known_action(one));
+        let (constraints, wrong): (Vec<&Document>, Vec<&Document>) = constraints
+            .iter()
+            .partition(|one| wrong_action(one).is_none());
         for constraint in wrong {
-            let action = &constraint.value["spec"]["enforcementAction"];
-            let text = format!("got {action}, expected {}", ACTIONS.join(", "));
+            let text = wrong_action(constraint).unwrap_or_default();
             let note = constraint.note_at("enforcementAction", Effect::Impossible, text);
             into.notes.push(note);
         }
@@ -235,12 +235,25 @@ fn code(template: &Document) -> Result<Code, String> {
     }
 }
 
-/// Whether the plugin knows what to do with a violation of this constraint.
-fn has_known_action(constraint: &Document) -> bool {
-    match &constraint.value["spec"]["enforcementAction"] {
-        Value::Null => true,
-        Value::String(action) => action.is_empty() || ACTIONS.contains(&action.as_str()),
-        _ => false,
+/// Returns what is wrong with the actions of a constraint. The plugin would refuse the constraint, and all others with it.
+fn wrong_action(constraint: &Document) -> Option<String> {
+    let spec = &constraint.value["spec"];
+    let is_known = |action: &Value| action.as_str().is_some_and(|one| ACTIONS.contains(&one));
+    match &spec["enforcementAction"] {
+        Value::Null => None,
+        action if action == "scoped" => {
+            let scoped = spec["scopedEnforcementActions"].as_array();
+            let are_known =
+                scoped.is_some_and(|all| all.iter().all(|one| is_known(&one["action"])));
+            (!are_known).then(|| {
+                format!(
+                    "expected a list of actions in scopedEnforcementActions, each {}",
+                    ACTIONS.join(", ")
+                )
+            })
+        }
+        action => (!is_known(action))
+            .then(|| format!("got {action}, expected {}, scoped", ACTIONS.join(", "))),
     }
 }
 

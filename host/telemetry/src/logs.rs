@@ -174,7 +174,7 @@ fn misspelt_level(text: &str) -> Option<(&str, Option<&'static str>)> {
     let mut words = words.filter(|word| !word.is_empty() && !word.contains(['=', ':', '[']));
     let word = words.find(|word| {
         let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
-        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = matches!(word.as_bytes(), [b'0'..=b'5']);
         !is_level && !is_number
     })?;
     let first = word.get(..1).unwrap_or_default();
@@ -297,6 +297,7 @@ mod tests {
             ("warning", "warning", Some("warn")),
             ("inof", "inof", Some("info")),
             ("info,verbose", "verbose", None),
+            ("7", "7", None),
             ("plugin=debug,dbug", "dbug", Some("debug")),
         ] {
             let error = filter(None, Some(text)).expect_err(text).to_string();

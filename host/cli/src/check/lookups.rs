@@ -41,8 +41,8 @@ pub(super) fn lines(plugin: &Plugin, has_objects: bool) -> Vec<String> {
 }
 
 /// Returns the places in a plugin's lookups that no object of their kind can have. Such a place is like an absent field: the
-/// lookup finds nothing. Only Kubernetes' own kinds are known.
-pub(super) fn mistakes(plugin: &PluginConfig) -> Vec<String> {
+/// lookup finds nothing. Only Kubernetes' own kinds are known. The flag says whether no release has the place.
+pub(super) fn mistakes(plugin: &PluginConfig) -> Vec<(String, bool)> {
     let mut mistakes = Vec::new();
     for (name, lookup) in &plugin.lookups {
         let LookupResource {
@@ -64,11 +64,9 @@ pub(super) fn mistakes(plugin: &PluginConfig) -> Vec<String> {
         let indexes = lookup.indexes.iter();
         let indexes = indexes.map(|(index, field)| (format!("indexes.{index}"), field));
         let wrong = fields.chain(indexes).filter_map(|(key, field)| {
-            let mistake = mistake(&api_version, kind, field.as_str())?;
-            Some(format!(
-                "  lookup {name}: {key}: {}: {mistake}",
-                field.as_str()
-            ))
+            let (mistake, is_certain) = mistake(&api_version, kind, field.as_str())?;
+            let line = format!("  lookup {name}: {key}: {}: {mistake}", field.as_str());
+            Some((line, is_certain))
         });
         mistakes.extend(wrong);
     }
@@ -141,14 +139,15 @@ mod tests {
             let plugins = plugins(&format!("{{ name: a, {resource}, {fields} }}"));
             mistakes(&plugins[0])
         };
+        let (unsure, sure) = (false, true);
         let good = "fields: [/metadata/labels], indexes: { host: '/spec/rules/*/host' }";
         assert!(lookup(good).is_empty());
         assert_eq!(
             lookup("fields: [/spec/tsl], indexes: { host: '/spec/rule/*/host' }"),
             [
-                "  lookup a: fields: /spec/tsl: networking.k8s.io/v1 Ingress has no field /spec/tsl; the fields there are defaultBackend, ingressClassName, rules, tls",
-                "  lookup a: indexes.host: /spec/rule/*/host: networking.k8s.io/v1 Ingress has no field /spec/rule; did you \
-                 mean /spec/rules/*/host?",
+                ("  lookup a: fields: /spec/tsl: networking.k8s.io/v1 Ingress has no field /spec/tsl; the fields there are defaultBackend, ingressClassName, rules, tls".to_owned(), unsure),
+                ("  lookup a: indexes.host: /spec/rule/*/host: networking.k8s.io/v1 Ingress has no field /spec/rule; did you \
+                 mean /spec/rules/*/host?".to_owned(), sure),
             ]
         );
         let custom = "{ name: a, resource: { group: example.com, version: v1, resource: mice }, fields: [/spec/x] }";

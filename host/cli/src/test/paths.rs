@@ -212,8 +212,9 @@ impl Strict<'_> {
     }
 }
 
-/// Describes the mistake in a pattern for objects of one of Kubernetes' own kinds, if there is one.
-pub(crate) fn mistake(api_version: &str, kind: &str, pattern: &str) -> Option<String> {
+/// Describes the mistake in a pattern for objects of one of Kubernetes' own kinds, if there is one. It is certain unless another
+/// release may have the field.
+pub(crate) fn mistake(api_version: &str, kind: &str, pattern: &str) -> Option<(String, bool)> {
     static KNOWN: LazyLock<Catalogue> = LazyLock::new(|| {
         let mut catalogue = Catalogue::default();
         catalogue.add_lines(KUBERNETES);
@@ -221,7 +222,8 @@ pub(crate) fn mistake(api_version: &str, kind: &str, pattern: &str) -> Option<St
     });
     let kind = Kind::new(api_version, kind);
     let wrong = KNOWN.check(KNOWN.of_kind(&kind)?, pattern, true).err()?;
-    Some(format!("{kind} {}", wrong.described()))
+    let is_certain = !matches!(wrong, Wrong::Field { meant: None, .. });
+    Some((format!("{kind} {}", wrong.described()), is_certain))
 }
 
 /// Whether objects of the kind have a pod template.
