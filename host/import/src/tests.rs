@@ -262,6 +262,43 @@ fn names_actions_that_differ() {
 }
 
 #[test]
+fn constraints_whose_actions_the_plugin_refuses_are_left_out() {
+    for (wrong, text) in [
+        (
+            "enforcementAction: ''",
+            "got \"\", expected deny, warn, dryrun, scoped",
+        ),
+        ("enforcementAction: deney", "got \"deney\""),
+        (
+            "enforcementAction: scoped",
+            "a list of actions in scopedEnforcementActions",
+        ),
+        (
+            "enforcementAction: scoped\n  scopedEnforcementActions: [{ action: deney, enforcementPoints: [{ name: '*' }] }]",
+            "each deny, warn, dryrun",
+        ),
+    ] {
+        let imported = run(&[
+            ("a", TEMPLATE),
+            ("b", &constraint("wrong", wrong)),
+            ("c", &constraint("right", "enforcementAction: warn")),
+        ]);
+        let said = notes(&imported);
+        assert!(
+            said.contains("cannot      b:5: RequiredOwner wrong: "),
+            "{said}"
+        );
+        assert!(said.contains(text), "{said}");
+        let [entry] = imported.entries.as_slice() else {
+            panic!("{:?}", imported.entries);
+        };
+        let constraints = entry.settings["constraints"].as_array().unwrap();
+        assert_eq!(constraints.len(), 1);
+        assert_eq!(constraints[0]["metadata"]["name"], "right");
+    }
+}
+
+#[test]
 fn names_scoped_actions_for_other_points_than_the_webhook() {
     let scoped = "enforcementAction: scoped
   scopedEnforcementActions:
