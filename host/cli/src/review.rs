@@ -19,7 +19,7 @@ use tollgate_config::kubernetes::{refused_kind, resource_named};
 use tollgate_config::matching::Decided;
 use tollgate_config::{Config, Match, Mode, Requests};
 use tollgate_gate::pipeline::Pipeline;
-use tollgate_gate::plugin::{PluginSet, PluginState};
+use tollgate_gate::plugin::{Plugin, PluginSet, PluginState};
 use tollgate_json::document::Json;
 use tollgate_telemetry::logs::LogFormat;
 
@@ -307,13 +307,18 @@ fn converted(prepared: &Prepared, rules: &[(String, Match)], max_depth: u32) -> 
     })
 }
 
-/// Tells which plugins are not loaded, and what that means. Returns false if one of them would enforce.
-pub(super) fn report_failed(set: &PluginSet) -> bool {
-    let mut is_complete = true;
+/// Whether a plugin is missing that enforces, or will at the end of its rollout.
+fn lacks(plugin: &Plugin) -> bool {
+    let config = &plugin.config;
+    let enforces = config.mode == Mode::Enforce || config.active_rollout().is_some();
+    enforces && matches!(plugin.state, PluginState::Failed { .. })
+}
+
+/// Tells which plugins are not loaded, and what that means.
+pub(super) fn report_failed(set: &PluginSet) {
     for plugin in set.iter() {
         if let PluginState::Failed { reason } = &plugin.state {
             let config = &plugin.config;
-            is_complete &= config.mode != Mode::Enforce && config.active_rollout().is_none();
             let counts = match config.mode {
                 Mode::Enforce => {
                     format!(
@@ -330,7 +335,6 @@ pub(super) fn report_failed(set: &PluginSet) -> bool {
             );
         }
     }
-    is_complete
 }
 
 fn whole(findings: &[Finding], common: &[String]) -> Value {
@@ -370,7 +374,8 @@ fn exit_code(findings: &[Finding], is_complete: bool) -> ExitCode {
 impl Served {
     async fn of(setup: &Setup, config: Config) -> Self {
         let set = setup.loader.load_all(config.plugins).await;
-        let is_complete = report_failed(&set);
+        report_failed(&set);
+        let is_complete = !set.iter().any(|plugin| lacks(plugin));
         let rules = set.iter().filter_map(|plugin| match &plugin.state {
             PluginState::Loaded(loaded) => {
                 Some((plugin.config.name.to_string(), loaded.matching.clone()))

@@ -248,6 +248,13 @@ impl Scan {
                 run.results.unread.push(format!("{at}: {reason}"));
                 continue;
             }
+            if let Some(version) = inventory::converted(&rules, &resource) {
+                run.results.unread.push(format!(
+                    "{at}: rules have {} in {version} only, and kube-apiserver would convert the object from {}: dump it in {version}",
+                    resource.plural, resource.version
+                ));
+                continue;
+            }
             if let Some(doubt) = inventory::doubt(&rules, &resource).filter(|_| is_guessed) {
                 let group = &resource.group;
                 let what = format!("{at}: {}.{group}: {doubt}", resource.kind);
@@ -341,7 +348,7 @@ impl Run {
         };
         let setup = Setup::new(&config, &options)?;
         let set = setup.loader.load_all(config.plugins.clone()).await;
-        let _ = report_failed(&set);
+        report_failed(&set);
         let circumstances = Circumstances {
             namespaces,
             now,

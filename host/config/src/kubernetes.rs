@@ -55,13 +55,18 @@ pub fn resource_of(group: &str, kind: &str) -> Option<&'static Resource> {
     resources.find(|resource| resource.group == group && resource.kind == kind)
 }
 
+/// Returns a group and a version as an object's `apiVersion` has them.
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    match group {
+        "" => version.to_owned(),
+        group => format!("{group}/{version}"),
+    }
+}
+
 /// Returns the reason why kube-apiserver would refuse a kind of a group of Kubernetes itself. None for the kinds that it
 /// has, and for all kinds in groups of custom resources.
 pub fn refused_kind(group: &str, version: &str, kind: &str) -> Option<String> {
-    let api_version = match group {
-        "" => version.to_owned(),
-        group => format!("{group}/{version}"),
-    };
+    let api_version = api_version(group, version);
     let Some(resource) = resource_of(group, kind) else {
         let is_own = resources().iter().any(|resource| resource.group == group);
         let is_preview = version.contains("alpha") || version.contains("beta");
@@ -117,10 +122,7 @@ impl Resource {
     /// The kind with a version in which it is served.
     fn named(&self) -> String {
         let version = self.versions.first().copied().unwrap_or_default();
-        match self.group {
-            "" => format!("{} in {version}", self.kind),
-            group => format!("{} in {group}/{version}", self.kind),
-        }
+        format!("{} in {}", self.kind, api_version(self.group, version))
     }
 
     /// Reads a line of the table. None for a comment.

@@ -10,7 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::kubernetes::{check_rules, resource_named};
+use super::kubernetes::{api_version, check_rules, resource_named};
 use super::plugin::is_label;
 use super::problem::Collector;
 use super::read::{Fields, Node, child, quoted};
@@ -209,10 +209,7 @@ impl LookupResource {
     /// The group and the version as an object's `apiVersion` has them, such as `apps/v1` or `v1`.
     #[must_use]
     pub fn api_version(&self) -> String {
-        match &*self.group {
-            "" => self.version.to_string(),
-            group => format!("{group}/{}", self.version),
-        }
+        api_version(&self.group, &self.version)
     }
 
     /// Whether these are the Secrets of the core group.

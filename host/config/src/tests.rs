@@ -1116,3 +1116,19 @@ tollgate.yaml: 1 problem
         Source::File(folder.path().join("a.wasm"))
     );
 }
+
+#[test]
+fn changed_startup_needs_a_restart() {
+    let of = |text: &str| {
+        let text = format!("allowEmpty: true\n{text}");
+        Config::parse(&text, Path::new(".")).unwrap()
+    };
+    let running = of("");
+    assert_eq!(of("").needs_restart(&running), [""; 0]);
+    assert_eq!(
+        of("startupGrace: 2m").needs_restart(&running),
+        ["startupGrace"]
+    );
+    let peers = of("startupGrace: never\nstartupPeers: ['peers:8080']");
+    assert_eq!(peers.needs_restart(&running), ["startupPeers"]);
+}

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, bail};
 use tollgate_admission::review::request::Operation;
 use tollgate_cluster::{Client, InventoryError, Served, page};
+use tollgate_config::kubernetes::resource_named;
 use tollgate_config::{Match, Rule, Scope};
 use tollgate_gate::plugin::PluginState;
 use tollgate_json::document::{Json, parse_up_to};
@@ -122,6 +123,23 @@ pub fn doubt(rules: &[Rule], guessed: &Served) -> Option<String> {
     })
 }
 
+/// Returns the version to which kube-apiserver would convert an object for a plugin: a rule matches that version of its resource,
+/// and none matches the object's own. Only Kubernetes' own resources are known.
+#[must_use]
+pub fn converted(rules: &[Rule], served: &Served) -> Option<&'static str> {
+    if rules.iter().any(|rule| matches(rule, served)) {
+        return None;
+    }
+    let resource = resource_named(&served.group, &served.plural)?;
+    resource.versions.iter().copied().find(|version| {
+        let other = Served {
+            version: (*version).to_owned(),
+            ..served.clone()
+        };
+        rules.iter().any(|rule| matches(rule, &other))
+    })
+}
+
 /// A list of all objects of a resource, page by page.
 pub struct Pages<'c> {
     client: &'c Client,
@@ -233,6 +251,16 @@ mod tests {
     use tollgate_config::ManifestRule;
 
     use super::*;
+
+    #[test]
+    fn other_version_of_a_resource_is_converted() {
+        let scalers = |version| served("autoscaling", version, "horizontalpodautoscalers", true);
+        let rule = |version| rule("autoscaling", version, "horizontalpodautoscalers", "CREATE");
+        assert_eq!(converted(&[rule("v2")], &scalers("v1")), Some("v2"));
+        assert_eq!(converted(&[rule("v2")], &scalers("v2")), None);
+        assert_eq!(converted(&[rule("v2"), rule("v1")], &scalers("v1")), None);
+        assert_eq!(converted(&[], &scalers("v1")), None);
+    }
 
     #[test]
     fn guess_that_rules_do_not_name_is_doubted() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_config::PluginConfig;
 use tollgate_config::kubernetes::kind_of;
-use tollgate_config::lookup::{Lookup, LookupNamespaces, LookupResource};
+use tollgate_config::lookup::{Lookup, LookupNamespaces};
 use tollgate_gate::plugin::{Plugin, PluginState};
 
 use crate::test::mistake;
@@ -45,18 +45,11 @@ pub(super) fn lines(plugin: &Plugin, has_objects: bool) -> Vec<String> {
 pub(super) fn mistakes(plugin: &PluginConfig) -> Vec<(String, bool)> {
     let mut mistakes = Vec::new();
     for (name, lookup) in &plugin.lookups {
-        let LookupResource {
-            group,
-            version,
-            resource,
-        } = &lookup.resource;
-        let Some(kind) = kind_of(group, resource) else {
+        let resource = &lookup.resource;
+        let Some(kind) = kind_of(&resource.group, &resource.resource) else {
             continue;
         };
-        let api_version = match &**group {
-            "" => version.to_string(),
-            group => format!("{group}/{version}"),
-        };
+        let api_version = resource.api_version();
         let fields = lookup
             .fields
             .iter()

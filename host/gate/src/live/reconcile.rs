@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use loads::{Stamps, files};
+pub(in crate::live) use place::enforces;
 pub(crate) use place::{Code, Loaded, Place, Serving};
 pub(crate) use placement::HeldBecause;
 pub(crate) use reload::{CallerId, Report};

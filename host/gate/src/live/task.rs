@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use tollgate_admission::Reloaded;
-use tollgate_config::{Config, FailurePolicy, Mode, Origin, PluginConfig, PluginName, folder_of};
+use tollgate_config::{Config, FailurePolicy, Origin, PluginConfig, PluginName, folder_of};
 use tollgate_oci::{LastGood, Patience, Served};
 use tollgate_telemetry::metrics::Metrics;
 
@@ -25,7 +25,7 @@ use super::note::log;
 use super::reclaim::Reclaim;
 use super::reconcile::{
     CallerId, Event, Failure, LastKnownGood, Note, Order, Outcome, Place, Recalled, Report,
-    Serving, Stamps, State, Step, Ticket,
+    Serving, Stamps, State, Step, Ticket, enforces,
 };
 use super::rollout::{self, Page, RolloutRequest, Rollouts};
 use super::roots::{self, RootRefresh};
@@ -701,8 +701,7 @@ async fn notified(changed: Option<&Notify>) {
 
 /// Whether requests are denied while the plugin is not loaded.
 fn denies(plugin: &PluginConfig) -> bool {
-    let enforces = plugin.mode == Mode::Enforce || plugin.rollout.is_some();
-    plugin.enabled && enforces && plugin.failure_policy == FailurePolicy::Fail
+    enforces(plugin) && plugin.failure_policy == FailurePolicy::Fail
 }
 
 /// Waits for the poll or the read that is under way.

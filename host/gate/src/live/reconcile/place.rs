@@ -106,7 +106,7 @@ impl<C: Code> Place<C> {
 }
 
 /// Whether the plugin's denials deny requests. A rollout may have made the plugin enforce already.
-pub(super) fn enforces(config: &PluginConfig) -> bool {
+pub(in crate::live) fn enforces(config: &PluginConfig) -> bool {
     let is_meant_to = config.mode == Mode::Enforce || config.rollout.is_some();
     config.enabled && is_meant_to && !config.is_shadow()
 }
