@@ -1,5 +1,37 @@
 #include "tollgate.h"
 
+/* ---- Eight bytes at a time ---- */
+
+/* Every instruction uses fuel, so bytes are copied, compared and searched eight at a time. WebAssembly reads and writes
+ * eight bytes at any address. */
+typedef struct {
+    uint64_t word;
+} __attribute__((packed, may_alias)) eight_bytes;
+
+static inline eight_bytes eight_times(char byte) { return (eight_bytes){(unsigned char)byte * 0x0101010101010101}; }
+
+/* Whether one of eight bytes is this one, which becomes a zero byte. Only a zero byte borrows from its highest bit. */
+static inline bool has_in_eight(const char *at, char byte) {
+    uint64_t combined = ((const eight_bytes *)at)->word ^ eight_times(byte).word;
+    return ((combined - 0x0101010101010101) & ~combined & 0x8080808080808080) != 0;
+}
+
+static inline bool are_equal(const char *one, const char *other, size_t length) {
+    for (; length >= sizeof(eight_bytes); length -= sizeof(eight_bytes)) {
+        if (((const eight_bytes *)one)->word != ((const eight_bytes *)other)->word) {
+            return false;
+        }
+        one += sizeof(eight_bytes);
+        other += sizeof(eight_bytes);
+    }
+    while (length > 0 && *one == *other) {
+        one++;
+        other++;
+        length--;
+    }
+    return length == 0;
+}
+
 /* ---- Memory ---- */
 
 #if defined(__wasm32__)
@@ -34,15 +66,28 @@ void *tollgate_allocate(size_t size) {
 
 /* The compiler emits calls of these functions. */
 void *memcpy(void *to, const void *from, size_t size) {
-    for (size_t index = 0; index < size; index++) {
-        ((char *)to)[index] = ((const char *)from)[index];
+    char *target = to;
+    const char *source = from;
+    for (; size >= sizeof(eight_bytes); size -= sizeof(eight_bytes)) {
+        *(eight_bytes *)target = *(const eight_bytes *)source;
+        target += sizeof(eight_bytes);
+        source += sizeof(eight_bytes);
+    }
+    while (size-- > 0) {
+        *target++ = *source++;
     }
     return to;
 }
 
 void *memset(void *to, int byte, size_t size) {
-    for (size_t index = 0; index < size; index++) {
-        ((char *)to)[index] = (char)byte;
+    char *target = to;
+    eight_bytes eight = eight_times((char)byte);
+    for (; size >= sizeof eight; size -= sizeof eight) {
+        *(eight_bytes *)target = eight;
+        target += sizeof eight;
+    }
+    while (size-- > 0) {
+        *target++ = (char)byte;
     }
     return to;
 }
@@ -80,23 +125,18 @@ static void *grown(const void *old, size_t count, size_t size) {
 /* ---- Texts ---- */
 
 bool tollgate_equal(tollgate_text one, tollgate_text other) {
-    return one.length == other.length && tollgate_begins_with(one, other);
+    return one.length == other.length && are_equal(one.at, other.at, one.length);
 }
 
 bool tollgate_begins_with(tollgate_text text, tollgate_text beginning) {
-    if (text.length < beginning.length) {
-        return false;
-    }
-    for (size_t index = 0; index < beginning.length; index++) {
-        if (text.at[index] != beginning.at[index]) {
-            return false;
-        }
-    }
-    return true;
+    return text.length >= beginning.length && are_equal(text.at, beginning.at, beginning.length);
 }
 
 size_t tollgate_find(tollgate_text text, char character) {
     size_t index = 0;
+    while (text.length - index >= sizeof(eight_bytes) && !has_in_eight(text.at + index, character)) {
+        index += sizeof(eight_bytes);
+    }
     while (index < text.length && text.at[index] != character) {
         index++;
     }
@@ -214,17 +254,7 @@ static tollgate_text of_string(const char *string) {
     return (tollgate_text){string, length};
 }
 
-typedef struct {
-    uint64_t word;
-} __attribute__((packed, may_alias)) eight_bytes;
-
-/* Whether one of eight bytes is a `~`, which becomes a zero byte. Only a zero byte borrows from its highest bit. */
-static inline bool has_tilde_in_eight(const char *at) {
-    uint64_t combined = ((const eight_bytes *)at)->word ^ 0x7E7E7E7E7E7E7E7E;
-    return ((combined - 0x0101010101010101) & ~combined & 0x8080808080808080) != 0;
-}
-
-/* Looks at eight bytes at a time, because every read pays for it. The last eight may overlap those before. */
+/* Every read pays for it. The last eight bytes may overlap those before. */
 static inline bool has_tilde(const char *at, size_t length) {
     const char *end = at + length;
     if (length < sizeof(eight_bytes)) {
@@ -234,11 +264,11 @@ static inline bool has_tilde(const char *at, size_t length) {
         return at < end;
     }
     for (; at < end - sizeof(eight_bytes); at += sizeof(eight_bytes)) {
-        if (has_tilde_in_eight(at)) {
+        if (has_in_eight(at, '~')) {
             return true;
         }
     }
-    return has_tilde_in_eight(end - sizeof(eight_bytes));
+    return has_in_eight(end - sizeof(eight_bytes), '~');
 }
 
 __attribute__((noinline)) static void refuse_malformed(const char *file, uint32_t line, tollgate_text pointer) {

@@ -198,6 +198,9 @@ def _found(found: Any) -> _host.Found:
 
 def _value(value: Any) -> Value:
     match value:
+        # Policies read texts most, and each pattern uses fuel.
+        case contract.Value_Text():
+            return value.value  # type: ignore[no-any-return]
         case contract.Value_Null():
             return None
         case contract.Value_Array(length):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from tollgate_sdk._check import exact, text
 from tollgate_sdk._host import current
@@ -26,8 +26,7 @@ Value = None | bool | int | float | str | Container
 """A value in a document. Integers are exact; a float is any other number."""
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """A place in a document, and its value."""
 
     pointer: str
@@ -165,6 +164,9 @@ class Document:
 
 
 def _place(at: str) -> str:
+    # Nearly every pointer is like this, and every call of a function uses fuel.
+    if isinstance(at, str) and at.isascii() and at.startswith("/") and "~" not in at:
+        return at
     return checked(exact(at, "a pointer into the review"))
 
 

@@ -52,8 +52,11 @@ func Record(words []uint32) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(words))
 }
 
-// handed has the blocks that the host asked for to store its results.
-var handed = map[uint32][]uint64{}
+// handed has the blocks that the host asked for to store its results, in this order.
+var handed [][]uint64
+
+// following is the index of the block behind the one that was found last.
+var following int
 
 //go:wasmexport cabi_realloc
 func realloc(old, oldSize, align, size uint32) uint32 {
@@ -61,10 +64,27 @@ func realloc(old, oldSize, align, size uint32) uint32 {
 		return align
 	}
 	block := make([]uint64, (size+7)/8)
-	copy(block, handed[old])
-	at := address(unsafe.Pointer(unsafe.SliceData(block)))
-	handed[at] = block
-	return at
+	if old != 0 && oldSize != 0 {
+		copy(block, find(old))
+	}
+	handed = append(handed, block)
+	return address(unsafe.Pointer(unsafe.SliceData(block)))
+}
+
+// find returns the block at an address. Results are read in the order in which the host stores them, so the search
+// begins where the last one ended.
+func find(at uint32) []uint64 {
+	for range handed {
+		if following == len(handed) {
+			following = 0
+		}
+		block := handed[following]
+		following++
+		if address(unsafe.Pointer(unsafe.SliceData(block))) == at {
+			return block
+		}
+	}
+	return nil
 }
 
 // take returns a string that the host has stored at an address.
@@ -72,7 +92,7 @@ func take(at, length uint32) string {
 	if length == 0 {
 		return ""
 	}
-	return unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(handed[at]))), length)
+	return unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(find(at)))), length)
 }
 
 // takeWords returns the words that the host has stored at an address.
@@ -80,11 +100,15 @@ func takeWords(at, count uint32) []uint32 {
 	if count == 0 {
 		return nil
 	}
-	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(handed[at]))), count)
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(find(at)))), count)
 }
 
 // taken forgets the blocks. Strings and words that were taken from them keep them alive.
-func taken() { clear(handed) }
+func taken() {
+	clear(handed)
+	handed = handed[:0]
+	following = 0
+}
 
 // Take returns a string that the host has stored at an address.
 func Take(at, length uint32) string { return take(at, length) }
