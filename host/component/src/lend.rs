@@ -32,9 +32,9 @@ use super::outline::{Outline, own_payloads};
 use super::separate::{Memory, Separated, placeholder, section, separate};
 
 /// The module that a plugin imports its memory from.
-const MODULE: &str = "tollgate:memory";
+pub(super) const MODULE: &str = "tollgate:memory";
 /// The name under which the memory is exported.
-const MEMORY: &str = "memory";
+pub(super) const MEMORY: &str = "memory";
 
 /// A component that imports its memories.
 #[derive(Debug)]

@@ -160,6 +160,8 @@ limits! {
         "counted when a linear memory is created or grows", "none: HTTP 429 with Retry-After";
     ANSWER_CACHE = "engine.answerCache" Bytes 8 * MI, 0 => GI,
         "counted when an answer is kept, with all that the plugin was told; 0 keeps none", "none: the plugin's kept answers are forgotten";
+    KEPT_INSTANCES = "engine.keptInstances" Count 256, 0 => 4_096,
+        "counted when a call ends and its instance is to be kept; with 0, every call gets a new instance", "none: the next call gets a new instance";
     MAX_WASM_STACK = "engine.maxWasmStack" Bytes 512 * KI, 64 * KI => 8 * MI,
         "wasmtime's stack limit, the same for every plugin", "trap";
     MAX_PLUGIN = "engine.maxPlugin" Bytes 64 * MI, KI => GI,

@@ -94,6 +94,8 @@ pub struct EngineConfig {
     pub max_memory_bytes: u64,
     /// Memory for answers that later calls may be given. With 0, every call runs.
     pub answer_cache_bytes: u64,
+    /// Maximum number of instances that are kept for the next call of their plugin. With 0, every call gets a new one.
+    pub kept_instances: u32,
     /// Size of the WebAssembly stack of one call.
     pub max_wasm_stack_bytes: u64,
     /// Maximum size of a plugin's file.
@@ -338,6 +340,8 @@ impl EngineConfig {
             ),
             max_memory_bytes: fields.amount(&limit::MAX_MEMORY, limit::MAX_MEMORY.default),
             answer_cache_bytes: fields.amount(&limit::ANSWER_CACHE, limit::ANSWER_CACHE.default),
+            kept_instances: fields
+                .amount_u32(&limit::KEPT_INSTANCES, limit::KEPT_INSTANCES.default_u32()),
             max_wasm_stack_bytes: fields
                 .amount(&limit::MAX_WASM_STACK, limit::MAX_WASM_STACK.default),
             max_plugin_bytes: fields.amount(&limit::MAX_PLUGIN, limit::MAX_PLUGIN.default),

@@ -17,6 +17,7 @@ use super::exhaustion::Exhaustion;
 use super::fault::{Ended, Fault, Instantiating, Stop, is_for_want_of_memory};
 use super::grounds::Grounds;
 use super::guest::{ConfiguredBy, Guest, Linked};
+use super::keeping::{Idle, KEEPER_FUEL, Shelf};
 use super::meter::{Meter, Metered};
 use super::secrecy::Secrecy;
 use super::state::{CallState, Subject};
@@ -336,7 +337,13 @@ impl Guest {
         // The store does not outlive this guard, which is dropped after it.
         let _running = linked.runtime.ticker.running_call();
         let meter = Arc::new(Meter::start_at(permitted));
-        let mut state = CallState::new(self, engine, Some(subject), engine.call_memory());
+        let mut state = CallState::new(
+            self,
+            linked.shelf.is_some(),
+            engine,
+            Some(subject),
+            engine.call_memory(),
+        );
         state.lines_before = lines_before;
         if earlier.answers.is_some() {
             state.access = earlier.answers;
@@ -350,10 +357,16 @@ impl Guest {
         state.transcript = answers.map(|_| Transcript::default());
         let with_grounds = state.is_update;
         let cpu_time = self.limits.cpu_time * linked.runtime.cpu_factor();
-        let mut store = linked.store(
+        let (mut idle, begun) = linked.instance(state);
+        // A keeper sets the fuel of the call when the plugin begins.
+        let fuel_at_first = match linked.shelf {
+            Some(_) => KEEPER_FUEL,
+            None => self.limits.fuel,
+        };
+        linked.arm(
+            &mut idle.store,
             engine,
-            state,
-            self.limits.fuel,
+            fuel_at_first,
             cpu_time,
             deadline,
             &meter,
@@ -364,7 +377,7 @@ impl Guest {
                 meter: &meter,
                 // Without WASI, a guest can wait for a processor only.
                 woken: self.imports_wasi.then(|| meter.woken()),
-                future: pin!(linked.run(&self.configured, &mut store, phase)),
+                future: pin!(linked.run(&self.configured, begun, &mut idle, phase)),
             };
             if self.imports_wasi {
                 // A guest can sleep in WASI, where no tick reaches it.
@@ -380,11 +393,14 @@ impl Guest {
         let fuel = self
             .limits
             .fuel
-            .saturating_sub(store.get_fuel().unwrap_or(0));
-        let mut state = store.into_data();
+            .saturating_sub(idle.store.get_fuel().unwrap_or(0));
         // The clock is read once: for the end of the last slice, and for the end of the call.
         let end = meter.finish();
         let cpu = meter.cpu();
+        let shelf = linked.shelf.as_ref().filter(|shelf| {
+            outcome.is_ok() && secrecy == Secrecy::Open && shelf.can_keep(&mut idle)
+        });
+        let state = idle.store.data_mut();
         let transcript = state.complete_transcript();
         let stop = outcome.as_ref().err();
         let awaits = match stop.and_then(|error| error.downcast_ref::<Stop>()) {
@@ -461,10 +477,10 @@ impl Guest {
                 "dropped log lines of the plugin (limits.logLines)"
             );
         }
-        CallReport {
+        let report = CallReport {
             result,
-            warnings: state.warnings,
-            annotations: state.annotations,
+            warnings: std::mem::take(&mut state.warnings),
+            annotations: std::mem::take(&mut state.annotations),
             secrecy: state.secrecy,
             grounds: state.grounds,
             fuel,
@@ -472,11 +488,15 @@ impl Guest {
             wall: end.saturating_duration_since(began),
             memory_bytes: state.memory_bytes,
             awaits,
-            answers: state.access,
-            images: state.images,
+            answers: state.access.take(),
+            images: state.images.take(),
             log_lines: state.log_lines.max(lines_before),
             is_reused: false,
+        };
+        if let Some(shelf) = shelf {
+            shelf.put(idle);
         }
+        report
     }
 
     /// Asks the plugin to describe itself. Used only while a plugin is loaded.
@@ -561,11 +581,26 @@ impl Linked {
     async fn run(
         &self,
         configured: &ConfiguredBy,
-        store: &mut Store<CallState>,
+        begun: wasmtime::Result<()>,
+        idle: &mut Idle,
         phase: Phase,
     ) -> wasmtime::Result<RawAnswer> {
-        let instance = self.instance.instantiate_async(&mut *store).await;
-        let instance = instance.map_err(|error| error.context(Instantiating))?;
+        let Idle {
+            store, functions, ..
+        } = idle;
+        begun.map_err(|error| error.context(Instantiating))?;
+        let instance = match functions.instance {
+            Some(instance) => instance,
+            None => {
+                let instance = self.instance.instantiate_async(&mut *store).await;
+                let instance = instance.map_err(|error| error.context(Instantiating))?;
+                let fuel_left = store.get_fuel()?;
+                if let Some(keepable) = &mut store.data_mut().keepable {
+                    keepable.is_made(fuel_left);
+                }
+                *functions.instance.insert(instance)
+            }
+        };
         if let ConfiguredBy::EachCall { settings, .. } = configured {
             let subject = store.data_mut().subject.take();
             let plugin = self.lifecycle.load(&mut *store, &instance)?;
@@ -582,12 +617,18 @@ impl Linked {
         }
         match (phase, &self.mutate, &self.validate) {
             (Phase::Mutate, Some(mutate), _) => {
-                let mutate = mutate.load(&mut *store, &instance)?;
+                let mutate = match functions.mutate {
+                    Some(mutate) => mutate,
+                    None => *functions.mutate.insert(mutate.load(&mut *store, &instance)?),
+                };
                 let (mutation,) = mutate.call_async(store, ()).await?;
                 Ok(RawAnswer::Mutation(mutation))
             }
             (Phase::Validate, _, Some(validate)) => {
-                let validate = validate.load(&mut *store, &instance)?;
+                let validate = match functions.validate {
+                    Some(validate) => validate,
+                    None => *functions.validate.insert(validate.load(&mut *store, &instance)?),
+                };
                 let (verdict,) = validate.call_async(store, ()).await?;
                 Ok(RawAnswer::Verdict(verdict))
             }
@@ -597,26 +638,42 @@ impl Linked {
         }
     }
 
-    /// Creates a store with every limit set.
+    /// Takes a kept instance for a call, or creates a store for a new one. Also returns whether there is room for the memory
+    /// of the kept instance.
+    fn instance(&self, state: CallState) -> (Idle, wasmtime::Result<()>) {
+        match self.shelf.as_ref().and_then(Shelf::take) {
+            Some(mut idle) => {
+                let begun = idle.begin(state);
+                (idle, begun)
+            }
+            None => (Idle::new(self.store(state)), Ok(())),
+        }
+    }
+
+    fn store(&self, state: CallState) -> Store<CallState> {
+        let mut store = Store::new(&self.runtime.wasmtime, state);
+        store.limiter(|state| state);
+        store
+    }
+
+    /// Sets every limit of a store, before the instructions of a call.
     ///
     /// The epoch moves while the store exists, if `running` is given. Otherwise the caller takes care of that.
     #[expect(
         clippy::too_many_arguments,
         reason = "all of them differ between a call and a session of the loader"
     )]
-    fn store(
+    fn arm(
         &self,
+        store: &mut Store<CallState>,
         engine: &Engine,
-        state: CallState,
         fuel: u64,
         cpu_time: Duration,
         deadline: Instant,
         meter: &Arc<Meter>,
         running: Option<Running>,
-    ) -> Store<CallState> {
-        let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
-        let mut store = Store::new(&self.runtime.wasmtime, state);
-        store.limiter(|state| state);
+    ) {
+        let output_bytes = usize::try_from(store.data().limits.output_bytes).unwrap_or(usize::MAX);
         store.set_fuel(fuel).expect("the engine meters fuel");
         // Compiled code keeps its fuel count in a local variable until it calls, returns or runs out of fuel. The
         // interval makes it run out now and then, so a call that a clock ends has reported some of its fuel.
@@ -643,7 +700,6 @@ impl Linked {
                 },
             ))
         });
-        store
     }
 }
 
@@ -664,13 +720,23 @@ impl LoadSession {
     fn start(guest: &Guest, engine: &Engine, fuel: u64, time: Duration) -> Self {
         let began = Instant::now();
         let meter = Arc::new(Meter::start());
-        let state = CallState::new(guest, engine, None, Account::unlimited());
         // The loader keeps the store to take a snapshot of it.
         let linked = guest.linked.load();
+        let has_keeper = linked.shelf.is_some();
+        let state = CallState::new(guest, has_keeper, engine, None, Account::unlimited());
         let running = Some(linked.runtime.ticker.running());
         // No `Metered` is polled here, so a tick charges wall-clock time. That is the same as CPU time in a process
         // that does nothing else.
-        let store = linked.store(engine, state, fuel, time, began + time, &meter, running);
+        let mut store = linked.store(state);
+        linked.arm(
+            &mut store,
+            engine,
+            fuel,
+            time,
+            began + time,
+            &meter,
+            running,
+        );
         Self {
             store,
             meter,

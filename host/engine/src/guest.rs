@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::images::ImageVerifier;
-use tollgate_component::wanted;
+use tollgate_component::{NEXT_CHANGE, kept, wanted};
 use tollgate_config::lookup::Lookups;
 use tollgate_config::{Access, Capability, Images, Limits, PluginName};
 use tollgate_lookups::Granted;
@@ -19,6 +19,7 @@ use super::bindings::EveryPluginIndices;
 use super::bindings::types::{Mutation, Verdict};
 use super::export::Export;
 use super::images;
+use super::keeping::Shelf;
 use super::linkers::Parts;
 use super::lookups::{self, Bound, no_tables};
 use super::state::CallState;
@@ -58,6 +59,8 @@ pub(super) struct Linked {
     pub(super) lifecycle: EveryPluginIndices,
     pub(super) mutate: Option<Export<(), (Mutation,)>>,
     pub(super) validate: Option<Export<(), (Verdict,)>>,
+    /// The kept instances; `None` if the component has no keeper.
+    pub(super) shelf: Option<Shelf>,
 }
 
 /// How a fresh instance gets its settings.
@@ -204,6 +207,8 @@ impl Linked {
         capabilities: &[Capability],
     ) -> Result<Self, GuestError> {
         let component = &parts.component;
+        let keeping = engine.runtime.keeping.clone();
+        let keeping = keeping.filter(|_| parts.has_keeper(engine.wasmtime()));
         let mismatch = |source: wasmtime::Error| GuestError::Mismatch {
             version: CONTRACT_VERSION,
             source,
@@ -230,6 +235,7 @@ impl Linked {
             lifecycle,
             mutate,
             validate,
+            shelf: keeping.map(Shelf::new),
         })
     }
 }
@@ -288,15 +294,20 @@ impl Guest {
         if let Some(wanted) = wanted {
             within((wanted.memory_count, wanted.table_count), &limits)?;
         }
+        let kept = match engine.adds_keepers() && configured == ConfiguredBy::Snapshot {
+            true => kept(component).map_err(|error| GuestError::Invalid(error.into()))?,
+            false => None,
+        };
         let compile = || {
             let memories = memories.iter().map(|memory| engine.memory(memory));
             Ok(Parts {
-                component: Arc::new(engine.component(component)?),
+                component: Arc::new(engine.component(kept.as_deref().unwrap_or(component))?),
                 memories: memories.collect::<wasmtime::Result<_>>()?,
             })
         };
         let parts = compile().map_err(GuestError::Invalid)?;
-        Self::of(engine, name, parts, configured, capabilities, limits)
+        let keeper = kept.is_some();
+        Self::of(engine, name, parts, configured, capabilities, limits, keeper)
     }
 
     /// Links a component that was compiled in another process.
@@ -312,7 +323,9 @@ impl Guest {
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
         let parts = engine.mapped(code).map_err(GuestError::Code)?;
-        Self::of(engine, name, parts, configured, capabilities, limits)
+        // A child that ran no guest code made it.
+        let keeper = engine.adds_keepers();
+        Self::of(engine, name, parts, configured, capabilities, limits, keeper)
     }
 
     /// Links a component from code that another process compiled for an engine with the same settings. Only for a
@@ -333,6 +346,7 @@ impl Guest {
             configured,
             capabilities,
             limits,
+            false,
         )
     }
 
@@ -343,9 +357,10 @@ impl Guest {
         configured: ConfiguredBy,
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
+        may_have_keeper: bool,
     ) -> Result<Self, GuestError> {
         let capabilities: Vec<Capability> = capabilities.into_iter().collect();
-        let interfaces = admit(engine, &parts, &capabilities)?;
+        let interfaces = admit(engine, &parts, &capabilities, may_have_keeper)?;
         let component = &parts.component;
         // wasmtime does not count for a component that imports modules: the child that compiled it has.
         if let Some(required) = component.resources_required() {
@@ -450,6 +465,19 @@ impl Guest {
         self.linked.load().instance.component().serialize()
     }
 
+    /// Whether the plugin's instances can be put back after a call.
+    #[must_use]
+    pub fn has_keeper(&self) -> bool {
+        self.linked.load().shelf.is_some()
+    }
+
+    /// Number of instances that wait for the next call.
+    #[must_use]
+    pub fn idle_instances(&self) -> usize {
+        let linked = self.linked.load();
+        linked.shelf.as_ref().map_or(0, Shelf::len)
+    }
+
     /// Whether the code is only there until the optimised code is ready.
     #[must_use]
     pub fn is_interim(&self) -> bool {
@@ -533,6 +561,7 @@ fn admit(
     engine: &Engine,
     parts: &Parts,
     capabilities: &[Capability],
+    may_have_keeper: bool,
 ) -> Result<Interfaces, GuestError> {
     let kind = parts.component.component_type();
     // A plugin that can ask what is granted can do without access, and without lookups.
@@ -543,6 +572,9 @@ fn admit(
     for (name, _) in kind.imports(engine.wasmtime()) {
         if parts.has_memory(name) {
             memories += 1;
+            continue;
+        }
+        if may_have_keeper && name == NEXT_CHANGE {
             continue;
         }
         let is_optional = matches!(

@@ -23,11 +23,13 @@ mod grounds;
 mod guest;
 mod host;
 mod images;
+mod keeping;
 mod linkers;
 mod lookups;
 mod meter;
 mod namespaces;
 mod offload;
+mod pages;
 mod reads;
 mod secrecy;
 mod state;
@@ -74,6 +76,7 @@ pub use store::{Code, Compiled, Key, Store, Writing};
 
 use answers::AnswerMemory;
 use exhaustion::Exhaustion;
+use keeping::Keeping;
 use linkers::{Components, Linkers, Parts};
 use tenants::Tenants;
 
@@ -122,6 +125,8 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 /// than there are threads. An unused warm memory costs its resident bytes and its addresses. If all warm memories
 /// belong to other plugins, a plugin pays for a new mapping in every call.
 const WARM_MEMORIES: u32 = 1024;
+/// Number of memories of a kept instance: the plugin's, and the one that its keeper copies from.
+const MEMORIES_PER_KEPT: u32 = 2;
 /// Factor by which the guest's stack grows for unoptimised code, which keeps its variables on the stack. Most functions
 /// need up to four times the stack, and the loop of an interpreter some thirty times.
 const STACK_FACTOR_ONCE: usize = 64;
@@ -151,6 +156,8 @@ pub struct EngineSettings {
     pub largest: Limits,
     /// How code is compiled. Engines run each other's code only if they have the same tier.
     pub tier: Tier,
+    /// Maximum number of instances that are kept for the next call of their plugin. With 0, every call gets a new one.
+    pub kept_instances: u32,
 }
 
 /// How much work the compiler puts into code.
@@ -236,6 +243,8 @@ pub(crate) struct Runtime {
     pub(crate) slots: u32,
     linkers: Linkers,
     components: Components,
+    /// The instances that may be kept; `None` if every call gets a new one.
+    keeping: Option<Arc<Keeping>>,
 }
 
 /// A hasher with the same result in every process. The standard hasher does not promise that.
@@ -277,8 +286,19 @@ impl Runtime {
             // Stacks are large there, and count as data of the process.
             Tier::Once | Tier::Baseline => 0,
         };
+        let keeping = match settings.tier {
+            // Nothing is kept in code that others replace soon.
+            Tier::Interim => None,
+            _ => Keeping::new(settings.kept_instances).map(Arc::new),
+        };
+        let kept = keeping.as_ref().map_or(0, |_| settings.kept_instances);
         let instances = calls + SPARE_INSTANCES.min(calls) + others;
-        let least = instances.saturating_mul(settings.largest.memories);
+        let least = instances.saturating_mul(settings.largest.memories.max(match kept {
+            0 => 0,
+            _ => MEMORIES_PER_KEPT,
+        }));
+        let instances = instances.saturating_add(kept);
+        let least = least.saturating_add(kept.saturating_mul(MEMORIES_PER_KEPT));
         let with = |memories: u32| {
             let config = Self::config(settings, instances, memories)?;
             wasmtime::Engine::new(&config)
@@ -307,6 +327,7 @@ impl Runtime {
             slots: slots(settings)?,
             linkers: Linkers::default(),
             components: Components::default(),
+            keeping,
         })
     }
 
@@ -462,6 +483,7 @@ impl Engine {
             None => {
                 let settings = EngineSettings {
                     tier: Tier::Interim,
+                    kept_instances: 0,
                     ..(*self.settings).clone()
                 };
                 let runtime = Arc::new(Runtime::new(&settings)?);
@@ -595,6 +617,18 @@ impl Engine {
         &self.offload
     }
 
+    /// Whether the engine can keep instances, so that components should have a keeper.
+    #[must_use]
+    pub fn keeps_instances(&self) -> bool {
+        let keeping = self.runtime.keeping.as_ref();
+        keeping.is_some_and(|keeping| keeping.is_possible())
+    }
+
+    /// Whether components that this engine compiles get a keeper, for an engine that can keep instances.
+    pub(crate) fn adds_keepers(&self) -> bool {
+        self.runtime.keeping.is_some()
+    }
+
     /// The underlying wasmtime engine.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.runtime.wasmtime
@@ -725,6 +759,7 @@ mod tests {
                 max_wasm_stack_bytes,
                 largest: Limits::default(),
                 tier,
+                kept_instances: 0,
             };
             slots(&settings).expect("the sizes fit")
         };
@@ -745,6 +780,7 @@ mod tests {
             max_wasm_stack_bytes: 64 << 10,
             largest: Limits::default(),
             tier: Tier::Serving,
+            kept_instances: 0,
         });
         let engine = engine.expect("the engine can be made");
         let interim = || engine.interim().expect("the engine can be made");
@@ -771,6 +807,7 @@ mod tests {
             max_wasm_stack_bytes: 64 * 1024,
             largest: Limits::default(),
             tier: Tier::Serving,
+            kept_instances: 0,
         });
         let engine = engine.expect("the engine can be made");
         for plugin in 0..PLUGINS {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tollgate_component::memory_import;
+use tollgate_component::{NEXT_CHANGE, memory_import};
 use tollgate_config::Capability;
 use wasmtime::Module;
 use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::state::CallState;
-use super::{access, host, images, lookups, wasi};
+use super::{access, host, images, keeping, lookups, wasi};
 
 /// A linker for each set of capabilities that a plugin has. A linker has hundreds of functions, so plugins share it.
 #[derive(Default)]
@@ -90,6 +90,12 @@ impl Parts {
         linker.instantiate_pre(&self.component)
     }
 
+    /// Whether instances can be put back after a call.
+    pub(super) fn has_keeper(&self, engine: &wasmtime::Engine) -> bool {
+        let kind = self.component.component_type();
+        kind.imports(engine).any(|(name, _)| name == NEXT_CHANGE)
+    }
+
     /// Whether an import is one of the memories.
     pub(super) fn has_memory(&self, import: &str) -> bool {
         let mut numbers = 0..self.memories.len();
@@ -126,5 +132,6 @@ fn link(
     }
     lookups::add_to_linker(&mut linker)?;
     access::add_to_linker(&mut linker, has_access)?;
+    keeping::add_to_linker(&mut linker)?;
     Ok(linker)
 }

@@ -16,6 +16,7 @@ use super::fault::Stop;
 use super::grounds::{Depth, Grounds};
 use super::guest::Guest;
 use super::images;
+use super::keeping::Keepable;
 use super::reads::Reads;
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
@@ -70,6 +71,8 @@ pub struct CallState {
     pub(super) host_calls: u32,
     /// What the call asks and is told, if it is written down.
     pub(super) transcript: Option<Transcript>,
+    /// What is known about the instance, if it may be kept.
+    pub(super) keepable: Option<Keepable>,
 }
 
 // === impl Subject ===
@@ -84,9 +87,11 @@ impl Subject {
 // === impl CallState ===
 
 impl CallState {
-    /// Creates the state of a call of `guest`. `memory` is the account of its linear memories.
+    /// Creates the state of a call of `guest`, in an instance that may have a keeper. `memory` is the account of its linear
+    /// memories.
     pub(super) fn new(
         guest: &Guest,
+        has_keeper: bool,
         engine: &Engine,
         subject: Option<Subject>,
         memory: Account,
@@ -97,6 +102,11 @@ impl CallState {
         let mut limits = Limits::clone(&guest.limits);
         // A memory that the component imports is an instance that the plugin did not ask for.
         limits.instances = limits.instances.saturating_add(guest.imported_memories);
+        if has_keeper {
+            // The keeper is an instance, and has a memory, that the plugin did not ask for either.
+            limits.instances = limits.instances.saturating_add(2);
+            limits.memories = limits.memories.saturating_add(1);
+        }
         Self {
             plugin: guest.name.clone(),
             subject,
@@ -128,6 +138,7 @@ impl CallState {
             wasi: None,
             host_calls: 0,
             transcript: None,
+            keepable: has_keeper.then(|| Keepable::new(guest.limits.fuel)),
         }
     }
 
@@ -161,6 +172,19 @@ impl CallState {
         is_complete.then_some(transcript)
     }
 
+    /// Drops everything about the call, once it is over and the instance is kept.
+    pub(super) fn forget(&mut self) {
+        self.subject = None;
+        self.access = None;
+        self.images = None;
+        self.reads = None;
+        self.memory = Account::unlimited();
+        self.warnings = Vec::new();
+        self.annotations = Vec::new();
+        self.refused = None;
+        self.transcript = None;
+    }
+
     /// Charges bytes that the plugin hands to the host.
     pub(super) fn take(&mut self, bytes: usize) -> wasmtime::Result<()> {
         self.output_bytes = self.output_bytes.saturating_add(bytes as u64);
@@ -192,6 +216,11 @@ impl ResourceLimiter for CallState {
             // The growth exceeds the module's own declared maximum. As WebAssembly requires, the module gets an error
             // value.
             return Ok(false);
+        }
+        if let Some(keepable) = &mut self.keepable
+            && keepable.grows(desired)
+        {
+            return Ok(true);
         }
         let grown = desired.saturating_sub(current) as u64;
         let wanted_bytes = self.memory_bytes.saturating_add(grown);

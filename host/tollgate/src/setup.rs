@@ -128,6 +128,7 @@ impl Setup {
             max_wasm_stack_bytes: config.engine.max_wasm_stack_bytes,
             largest: layout.unwrap_or_else(|| largest(config, options.others)),
             tier: options.tier,
+            kept_instances: config.engine.kept_instances,
         })
         .map_err(|error| BuildError::Engine(format!("{error:#}")))?;
         let metrics = options.metrics.clone().unwrap_or_else(Metrics::new);

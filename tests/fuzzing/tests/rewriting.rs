@@ -20,6 +20,8 @@ struct Sum {
     alike: u64,
     joined: u64,
     lent: u64,
+    kept: u64,
+    calls_in_kept: u64,
     baseline: u64,
     answers: u64,
     faults: BTreeMap<&'static str, u64>,
@@ -60,6 +62,7 @@ fn rewritten_plugins_answer_as_they_came() {
     assert!(sum.alike >= modules / 2, "few plugins can be loaded");
     assert!(sum.joined >= sum.alike / 2, "few have a shim");
     assert!(sum.lent >= sum.alike / 4, "few can import their memory");
+    assert!(sum.kept >= sum.alike / 50, "few instances can be kept");
     // Most generated plugins have instructions that the compilers of languages do not use.
     assert!(
         sum.baseline >= sum.alike / 50,
@@ -78,6 +81,7 @@ impl Sum {
             Ok(Compared::Alike(Alike {
                 is_joined,
                 is_lent,
+                calls_in_kept,
                 has_baseline,
                 snapshot_bytes,
                 served_bytes,
@@ -87,6 +91,8 @@ impl Sum {
                 self.alike += 1;
                 self.joined += u64::from(is_joined);
                 self.lent += u64::from(is_lent);
+                self.kept += u64::from(calls_in_kept > 0);
+                self.calls_in_kept += u64::from(calls_in_kept);
                 self.baseline += u64::from(has_baseline);
                 self.answers += u64::from(answers);
                 self.snapshot_bytes += snapshot_bytes;
@@ -117,6 +123,10 @@ impl Sum {
         println!(
             "  calls: {} answered, faults {:?}",
             self.answers, self.faults
+        );
+        println!(
+            "  kept instances: {} calls of {} modules",
+            self.calls_in_kept, self.kept
         );
         println!(
             "  bytes: {} of snapshots, {} served",

@@ -157,6 +157,10 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
         "Memory for answers that later calls get if they would ask the same and be told the same. With 0, every call runs.",
     ),
     (
+        "engine.keptInstances",
+        "Maximum number of instances that are put back after a call and kept for the next call of their plugin. With 0, every call gets a new instance.",
+    ),
+    (
         "engine.maxWasmStack",
         "Size of the WebAssembly stack of one call.",
     ),

@@ -36,6 +36,7 @@ fn engine(namespaces: Option<Arc<dyn Namespaces>>) -> Engine {
         max_wasm_stack_bytes: 64 * 1024,
         largest: Limits::default(),
         tier: Tier::default(),
+        kept_instances: 0,
     });
     let engine = engine.expect("the engine can be created");
     match namespaces {

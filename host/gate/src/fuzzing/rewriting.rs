@@ -27,6 +27,8 @@ pub struct Rewriting {
     engine: Engine,
     /// The engine of the children that configure plugins.
     baseline: Engine,
+    /// The engine that keeps instances for the next call.
+    keeping: Engine,
     runtime: tokio::runtime::Runtime,
     limits: Arc<Limits>,
     subjects: Vec<Subject>,
@@ -50,6 +52,8 @@ pub struct Alike {
     pub is_joined: bool,
     /// Whether the served component can import its memory.
     pub is_lent: bool,
+    /// Number of calls in an instance that was put back after another call.
+    pub calls_in_kept: u32,
     /// Whether the baseline compiler supports the plugin, and made the same snapshot.
     pub has_baseline: bool,
     /// Size of the snapshot in bytes.
@@ -63,7 +67,7 @@ pub struct Alike {
 }
 
 /// The result of one call, for comparison with another call.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq)]
 struct Observed {
     answer: String,
     fault: Option<&'static str>,
@@ -84,6 +88,8 @@ const FUEL: u64 = 1_000_000;
 /// Extra fuel that instantiation may cost. Instantiation is part of every call, and of `configure` in the original
 /// plugin.
 const INSTANTIATION_FUEL: u64 = 64;
+/// Number of calls of each kind in kept instances.
+const CALLS_IN_KEPT: u32 = 3;
 /// Memory difference that is tolerated, in bytes. Exceptions in `configure` leave objects on the plugin's heap, and a
 /// snapshot does not contain that heap.
 const HEAP_BYTES: u64 = 1 << 20;
@@ -112,15 +118,17 @@ impl Rewriting {
             timeout: LONG,
             ..Limits::default()
         };
-        let engine = |tier| {
+        let engine = |tier, kept_instances| {
             Engine::new(&EngineSettings {
                 max_concurrent_calls: 2,
                 max_wasm_stack_bytes: 512 << 10,
                 largest: limits.clone(),
                 tier,
+                kept_instances,
             })
         };
-        let (engine, baseline) = (engine(Tier::Once)?, engine(Tier::Baseline)?);
+        let (keeping, baseline) = (engine(Tier::Once, 4)?, engine(Tier::Baseline, 0)?);
+        let engine = engine(Tier::Once, 0)?;
         let subject = |text: &str| -> anyhow::Result<Subject> {
             let request = decode(text.as_bytes(), 32)?.request;
             let object = request.object.clone();
@@ -132,6 +140,7 @@ impl Rewriting {
         Ok(Self {
             engine,
             baseline,
+            keeping,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?,
@@ -274,9 +283,15 @@ impl Rewriting {
             .collect::<anyhow::Result<Vec<Form>>>()?;
         if let Some(lent) = &lent {
             let name = "the component that imports its memory";
-            let guest = self.link_lent(lent, FUEL);
+            let guest = self.link_lent(&self.engine, lent);
             let guest = guest.with_context(|| format!("{name} does not link"))?;
             forms.push(Form { name, guest });
+            let name = "the component whose instances are kept";
+            let guest = self.link_lent(&self.keeping, lent);
+            let guest = guest.with_context(|| format!("{name} does not link"))?;
+            if guest.has_keeper() {
+                forms.push(Form { name, guest });
+            }
         }
         self.call(&plain, configure_fuel, &forms, &mut alike)
             .await?;
@@ -346,14 +361,36 @@ impl Rewriting {
                     Some(kind) => alike.faults.push(kind),
                     None => alike.answers += 1,
                 }
+                let mut before = None;
                 for form in forms {
-                    let observed = self.observe(&form.guest, phase, subject).await;
+                    // In kept instances, each call comes behind calls of all kinds.
+                    let calls = match form.guest.has_keeper() {
+                        true => CALLS_IN_KEPT,
+                        false => 1,
+                    };
+                    let mut observed = self.observe(&form.guest, phase, subject).await;
+                    // The same component in a new instance, whose fuel is exactly the same.
+                    if let Some(new) = before.filter(|_| form.guest.has_keeper()) {
+                        same("a call of a component with a keeper", &new, &observed)?;
+                    }
+                    for _ in 1..calls {
+                        let is_kept = form.guest.idle_instances() > 0;
+                        alike.calls_in_kept += u32::from(is_kept);
+                        let again = self.observe(&form.guest, phase, subject).await;
+                        anyhow::ensure!(
+                            again == observed,
+                            "{} on review {number} differs in a kept instance:\nfirst: {observed}\nagain: {again}",
+                            phase.name()
+                        );
+                        observed = again;
+                    }
                     anyhow::ensure!(
                         observed.agrees_with(&first),
                         "{} on review {number} differs:\nthe original: {first}\n{}: {observed}",
                         phase.name(),
                         form.name
                     );
+                    before = Some(observed);
                 }
             }
         }
@@ -392,16 +429,20 @@ impl Rewriting {
         )
     }
 
-    fn link_lent(&self, lent: &Lent, fuel: u64) -> Result<Guest, tollgate_engine::GuestError> {
+    fn link_lent(
+        &self,
+        engine: &Engine,
+        lent: &Lent,
+    ) -> Result<Guest, tollgate_engine::GuestError> {
         let memories: Vec<_> = lent.memories.iter().map(LentMemory::module).collect();
         Guest::link_lent(
-            &self.engine,
+            engine,
             name(),
             &lent.component,
             &memories,
             ConfiguredBy::Snapshot,
             [],
-            self.limits_with(fuel),
+            self.limits_with(FUEL),
         )
     }
 

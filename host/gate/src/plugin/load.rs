@@ -420,6 +420,7 @@ impl Loader {
             capabilities: config.capabilities.clone(),
             max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
             tier: self.engine.tier(),
+            keeps_instances: self.engine.keeps_instances(),
             once: Tier::Baseline,
             cpu_seconds: self.config.load_timeout.as_secs().max(1),
             memory_bytes: self.config.load_memory_bytes,

@@ -105,6 +105,7 @@ impl<'o> Workshop<'o> {
             max_wasm_stack_bytes: order.max_wasm_stack_bytes,
             largest: order.limits.clone(),
             tier,
+            kept_instances: u32::from(order.keeps_instances),
         });
         let engine = engine.map_err(|error| {
             Stage::Compile.refuses(format!("failed to set up the engine: {error:#}"))

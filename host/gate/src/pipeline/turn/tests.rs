@@ -50,6 +50,7 @@ fn engine() -> Engine {
         max_wasm_stack_bytes: 64 * 1024,
         largest: Limits::default(),
         tier: Tier::default(),
+        kept_instances: 0,
     });
     engine.expect("the engine can be created")
 }

@@ -37,6 +37,7 @@ fn order() -> Order {
         capabilities: std::collections::BTreeSet::new(),
         max_wasm_stack_bytes: 1 << 19,
         tier: Tier::Serving,
+        keeps_instances: false,
         once: Tier::Baseline,
         cpu_seconds: 60,
         memory_bytes: 1 << 30,

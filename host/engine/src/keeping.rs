@@ -1,0 +1,246 @@
+//! Keeps the instance of a call for the next call of the same plugin.
+//!
+//! An instance is kept only if its component has a keeper (`tollgate_component::kept`), which puts it back. The host tells
+//! the keeper which bytes of the plugin's memory were written, and drops instances that a keeper does not put back:
+//!
+//! - The call ended with a fault, or it was ended.
+//! - The memory has grown.
+//! - More than a megabyte of the memory was written, or more than 32 separate regions.
+//! - The call was about a Secret.
+//!
+//! The keeper uses fuel of its own. The call's fuel is set when the keeper has nothing more to put back, so a call has the
+//! same fuel in a new instance and in a kept one.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tollgate_component::NEXT_CHANGE;
+use wasmtime::component::{Instance, Linker, TypedFunc, WasmList};
+use wasmtime::{ResourceLimiter as _, Store, StoreContextMut};
+
+use super::bindings::types::{Mutation, Verdict};
+use super::pages::Pages;
+use super::state::CallState;
+
+/// Fuel for the keeper. It copies at most [`MOST_WRITTEN_BYTES`].
+pub(super) const KEEPER_FUEL: u64 = 1 << 32;
+/// Fuel that the keeper uses between its last question and the plugin.
+const FUEL_AFTER_LAST_CHANGE: u64 = 5;
+/// A call that writes more loses its instance. The pool gives such memory back, too.
+const MOST_WRITTEN_BYTES: u64 = super::KEEP_RESIDENT_BYTES as u64;
+
+/// The instances that an engine may keep.
+pub(super) struct Keeping {
+    /// `None` in a child process, and on a kernel that does not tell which pages were written.
+    pages: Option<Pages>,
+    /// Maximum number of kept instances, of all plugins.
+    most: u32,
+    kept: AtomicU32,
+}
+
+/// A place for a kept instance.
+struct Place(Arc<Keeping>);
+
+/// The idle instances of a plugin.
+pub(super) struct Shelf {
+    keeping: Arc<Keeping>,
+    idle: Mutex<Vec<Idle>>,
+}
+
+/// An instance that waits for the next call of its plugin.
+pub(super) struct Idle {
+    pub(super) store: Store<CallState>,
+    pub(super) functions: Functions,
+    place: Option<Place>,
+}
+
+/// An instance, and its functions that have been called.
+#[derive(Default)]
+pub(super) struct Functions {
+    pub(super) instance: Option<Instance>,
+    pub(super) mutate: Option<TypedFunc<(), (Mutation,)>>,
+    pub(super) validate: Option<TypedFunc<(), (Verdict,)>>,
+}
+
+/// What a store knows about an instance that may be kept.
+#[derive(Default)]
+pub(super) struct Keepable {
+    /// Fuel of the call.
+    fuel: u64,
+    /// Fuel that making the instance has used. It counts for each call, as it does for calls that get a new one.
+    made_with: u64,
+    /// The addresses of the plugin's memory, from the first question of the keeper on.
+    memory: Option<Range<u64>>,
+    /// Size of the memory at the beginning, in bytes.
+    memory_bytes: usize,
+    /// Number of memories that have been created.
+    memories: u32,
+    has_grown: bool,
+    /// What the keeper still has to put back, as parts of the memory.
+    changes: Vec<Range<u64>>,
+}
+
+// === impl Keeping ===
+
+impl Keeping {
+    /// Returns `None` if no instance is to be kept.
+    pub(super) fn new(most: u32) -> Option<Self> {
+        let keeping = || Self {
+            pages: Pages::open(),
+            most,
+            kept: AtomicU32::new(0),
+        };
+        (most > 0).then(keeping)
+    }
+
+    /// Whether the kernel tells which pages were written.
+    pub(super) fn is_possible(&self) -> bool {
+        self.pages.is_some()
+    }
+
+    fn place(self: &Arc<Self>) -> Option<Place> {
+        let kept = self.kept.fetch_add(1, Ordering::Relaxed);
+        let place = Place(self.clone());
+        (kept < self.most).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.kept.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Shelf ===
+
+impl Shelf {
+    pub(super) fn new(keeping: Arc<Keeping>) -> Self {
+        Self {
+            keeping,
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Takes the instance that was put back last. Its memory is most likely still in the processor's caches.
+    pub(super) fn take(&self) -> Option<Idle> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.pop()
+    }
+
+    /// Number of idle instances.
+    pub(super) fn len(&self) -> usize {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.len()
+    }
+
+    /// Decides whether an instance can be kept after a call that ended with an answer, and finds what its keeper has to put
+    /// back. Returns false if the instance has to go.
+    pub(super) fn can_keep(&self, idle: &mut Idle) -> bool {
+        let Some(keepable) = &mut idle.store.data_mut().keepable else {
+            return false;
+        };
+        let memory = keepable.memory.clone().filter(|_| !keepable.has_grown);
+        let (Some(memory), Some(pages)) = (memory, &self.keeping.pages) else {
+            return false;
+        };
+        if !pages.written(memory, MOST_WRITTEN_BYTES, &mut keepable.changes) {
+            return false;
+        }
+        if idle.place.is_none() {
+            idle.place = self.keeping.place();
+        }
+        idle.place.is_some()
+    }
+
+    /// Keeps an instance for the next call.
+    pub(super) fn put(&self, mut kept: Idle) {
+        kept.store.data_mut().forget();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(kept);
+    }
+}
+
+// === impl Idle ===
+
+impl Idle {
+    pub(super) fn new(store: Store<CallState>) -> Self {
+        Self {
+            store,
+            functions: Functions::default(),
+            place: None,
+        }
+    }
+
+    /// Gives the instance to the next call.
+    ///
+    /// # Errors
+    /// When there is no room for its memory, as for a new instance.
+    pub(super) fn begin(&mut self, mut state: CallState) -> wasmtime::Result<()> {
+        let of = &mut self.store.data_mut().keepable;
+        let mut keepable = of.take().unwrap_or_default();
+        let admitted = state.memory_growing(0, keepable.memory_bytes, None);
+        keepable.fuel = state.limits.fuel;
+        state.keepable = Some(keepable);
+        *self.store.data_mut() = state;
+        admitted.map(|_| ())
+    }
+}
+
+// === impl Keepable ===
+
+impl Keepable {
+    pub(super) fn new(fuel: u64) -> Self {
+        Self {
+            fuel,
+            ..Self::default()
+        }
+    }
+
+    /// Notes the fuel that a store has left when the instance has been made.
+    pub(super) fn is_made(&mut self, fuel_left: u64) {
+        self.made_with = KEEPER_FUEL.saturating_sub(fuel_left);
+    }
+
+    /// Notes that a memory is created or grows. Returns true for the second memory, which the host added: the keeper copies
+    /// from it, and it does not count as the plugin's.
+    pub(super) fn grows(&mut self, desired: usize) -> bool {
+        if self.memory.is_some() {
+            self.has_grown = true;
+            return false;
+        }
+        self.memories += 1;
+        if self.memories == 1 {
+            self.memory_bytes = desired;
+        }
+        self.memories == 2
+    }
+}
+
+/// Adds the function that keepers ask.
+pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    linker.root().func_wrap(NEXT_CHANGE, next_change)?;
+    Ok(())
+}
+
+/// Says which bytes of the memory to put back: the address in the upper half, and the number of bytes in the lower half. 0
+/// stands for no more, and the plugin begins.
+fn next_change(
+    mut store: StoreContextMut<'_, CallState>,
+    (memory,): (WasmList<u8>,),
+) -> wasmtime::Result<(u64,)> {
+    let bytes = memory.as_le_slice(&store);
+    let start = bytes.as_ptr().addr() as u64;
+    let memory = start..start + bytes.len() as u64;
+    let Some(keepable) = &mut store.data_mut().keepable else {
+        wasmtime::bail!("only a keeper may ask what to put back");
+    };
+    if let Some(change) = keepable.changes.pop() {
+        return Ok((change.start << 32 | (change.end - change.start),));
+    }
+    keepable.memory = Some(memory);
+    let fuel = keepable.fuel.saturating_add(FUEL_AFTER_LAST_CHANGE);
+    let fuel = fuel.saturating_sub(keepable.made_with);
+    store.set_fuel(fuel)?;
+    Ok((0,))
+}
