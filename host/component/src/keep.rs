@@ -34,10 +34,10 @@ use wasm_encoder::reencode::{
     Error, Reencode, ReencodeComponent, RoundtripReencoder, component_utils, utils,
 };
 use wasm_encoder::{
-    Alias, BlockType, CanonicalFunctionSection, CodeSection, Component, ComponentImportSection,
-    ComponentTypeRef, ComponentTypeSection, ComponentValType, EntityType, ExportKind,
-    ExportSection, Function, FunctionSection, GlobalType, Ieee32, Ieee64, ImportSection,
-    InstanceSection, InstructionSink, MemoryType, Module, ModuleArg, ModuleSection,
+    Alias, BlockType, CanonicalFunctionSection, CodeSection, Component, ComponentAliasSection,
+    ComponentImportSection, ComponentTypeRef, ComponentTypeSection, ComponentValType, EntityType,
+    ExportKind, ExportSection, Function, FunctionSection, GlobalType, Ieee32, Ieee64,
+    ImportSection, InstanceSection, InstructionSink, MemoryType, Module, ModuleArg, ModuleSection,
     PrimitiveValType, RawSection, TypeSection, ValType,
 };
 use wasmparser::{
@@ -149,17 +149,12 @@ pub fn kept(component: &[u8]) -> Result<Option<Vec<u8>>, Error<Infallible>> {
         if let Some(behind) = &mut behind {
             behind.copy(&mut kept, payload, (id, data), component)?;
         } else if aliases_called(&payload, &place)? {
-            // The memory has to be there already.
-            let memory = memory_of_functions(component)?;
-            let Some(memory) = memory.filter(|memory| *memory < counts.core_memories) else {
-                return Ok(None);
-            };
-            let mut next = Behind::begin(&mut kept, counts, &place, &plugin, memory);
+            let mut next = Behind::begin(&mut kept, counts, &place, &plugin);
             next.copy(&mut kept, payload, (id, data), component)?;
             behind = Some(next);
         } else {
-            let is_plugin = matches!(payload, Payload::ModuleSection { .. })
-                && counts.modules == place.module;
+            let is_plugin =
+                matches!(payload, Payload::ModuleSection { .. }) && counts.modules == place.module;
             counts.add(payload)?;
             let with_globals = is_plugin.then(|| with_globals(data, &plugin)).transpose()?;
             let data = with_globals.as_deref().unwrap_or(data);
@@ -253,29 +248,6 @@ fn aliases_called(payload: &Payload<'_>, place: &Place) -> Result<bool, BinaryRe
         }
     }
     Ok(false)
-}
-
-/// The number of the memory that lifted and lowered functions use. There is only one memory, perhaps under several numbers.
-fn memory_of_functions(component: &[u8]) -> Result<Option<u32>, BinaryReaderError> {
-    for payload in own_payloads(component) {
-        if let Payload::ComponentCanonicalSection(section) = payload? {
-            for function in section {
-                let (CanonicalFunction::Lift { options, .. }
-                | CanonicalFunction::Lower { options, .. }) = function?
-                else {
-                    continue;
-                };
-                let memory = options.iter().find_map(|option| match option {
-                    CanonicalOption::Memory(memory) => Some(*memory),
-                    _ => None,
-                });
-                if memory.is_some() {
-                    return Ok(memory);
-                }
-            }
-        }
-    }
-    Ok(None)
 }
 
 /// Rewrites the plugin's module to export its mutable globals.
@@ -506,9 +478,8 @@ impl Place {
                 return Ok(None);
             }
         }
-        let plugin = found.filter(|read| {
-            read.lent.is_some() && !read.shares_memory && !read.called.is_empty()
-        });
+        let plugin = found
+            .filter(|read| read.lent.is_some() && !read.shares_memory && !read.called.is_empty());
         let place = Self {
             module,
             instance,
@@ -589,13 +560,7 @@ impl Counts {
 
 impl<'p> Behind<'p> {
     /// Adds the keeper, with what it needs.
-    fn begin(
-        kept: &mut Component,
-        from: Counts,
-        place: &'p Place,
-        plugin: &Stateful<'_>,
-        memory: u32,
-    ) -> Self {
+    fn begin(kept: &mut Component, from: Counts, place: &'p Place, plugin: &Stateful<'_>) -> Self {
         let mut types = ComponentTypeSection::new();
         types
             .defined_type()
@@ -606,8 +571,14 @@ impl<'p> Behind<'p> {
             .result(Some(ComponentValType::Primitive(PrimitiveValType::U64)));
         let mut imports = ComponentImportSection::new();
         imports.import(NEXT_CHANGE, ComponentTypeRef::Func(from.types + 1));
+        let mut aliases = ComponentAliasSection::new();
+        aliases.alias(Alias::CoreInstanceExport {
+            instance: place.memory,
+            kind: ExportKind::Memory,
+            name: MEMORY,
+        });
         let mut functions = CanonicalFunctionSection::new();
-        let options = [wasm_encoder::CanonicalOption::Memory(memory)];
+        let options = [wasm_encoder::CanonicalOption::Memory(from.core_memories)];
         functions.lower(from.functions, options);
         let (host, pristine) = (from.core_instances, from.core_instances + 1);
         let mut instances = InstanceSection::new();
@@ -626,6 +597,7 @@ impl<'p> Behind<'p> {
         let keeper = keeper(plugin);
         kept.section(&types)
             .section(&imports)
+            .section(&aliases)
             .section(&functions)
             .section(&ModuleSection(&keeper))
             .section(&instances);
@@ -673,6 +645,10 @@ impl Reencode for Behind<'_> {
 
     fn function_index(&mut self, function: u32) -> Result<u32, Error<Infallible>> {
         Ok(self.moved(function, self.from.core_functions, 1))
+    }
+
+    fn memory_index(&mut self, memory: u32) -> Result<u32, Error<Infallible>> {
+        Ok(self.moved(memory, self.from.core_memories, 1))
     }
 }
 

@@ -619,7 +619,9 @@ impl Linked {
             (Phase::Mutate, Some(mutate), _) => {
                 let mutate = match functions.mutate {
                     Some(mutate) => mutate,
-                    None => *functions.mutate.insert(mutate.load(&mut *store, &instance)?),
+                    None => *functions
+                        .mutate
+                        .insert(mutate.load(&mut *store, &instance)?),
                 };
                 let (mutation,) = mutate.call_async(store, ()).await?;
                 Ok(RawAnswer::Mutation(mutation))
@@ -627,7 +629,9 @@ impl Linked {
             (Phase::Validate, _, Some(validate)) => {
                 let validate = match functions.validate {
                     Some(validate) => validate,
-                    None => *functions.validate.insert(validate.load(&mut *store, &instance)?),
+                    None => *functions
+                        .validate
+                        .insert(validate.load(&mut *store, &instance)?),
                 };
                 let (verdict,) = validate.call_async(store, ()).await?;
                 Ok(RawAnswer::Verdict(verdict))

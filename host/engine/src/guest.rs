@@ -307,7 +307,15 @@ impl Guest {
         };
         let parts = compile().map_err(GuestError::Invalid)?;
         let keeper = kept.is_some();
-        Self::of(engine, name, parts, configured, capabilities, limits, keeper)
+        Self::of(
+            engine,
+            name,
+            parts,
+            configured,
+            capabilities,
+            limits,
+            keeper,
+        )
     }
 
     /// Links a component that was compiled in another process.
@@ -325,7 +333,15 @@ impl Guest {
         let parts = engine.mapped(code).map_err(GuestError::Code)?;
         // A child that ran no guest code made it.
         let keeper = engine.adds_keepers();
-        Self::of(engine, name, parts, configured, capabilities, limits, keeper)
+        Self::of(
+            engine,
+            name,
+            parts,
+            configured,
+            capabilities,
+            limits,
+            keeper,
+        )
     }
 
     /// Links a component from code that another process compiled for an engine with the same settings. Only for a

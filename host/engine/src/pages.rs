@@ -138,7 +138,11 @@ mod tests {
         let range = pages_of(&memory);
         let first = usize::try_from(range.start).unwrap() - memory.as_ptr().addr();
         let mut written = Vec::new();
-        let read: u64 = memory.iter().step_by(4096).map(|byte| u64::from(*byte)).sum();
+        let read: u64 = memory
+            .iter()
+            .step_by(4096)
+            .map(|byte| u64::from(*byte))
+            .sum();
         assert_eq!(read, 0);
         assert!(pages.written(range.clone(), 1 << 20, &mut written));
         assert!(written.is_empty(), "{written:?}");
@@ -147,7 +151,10 @@ mod tests {
         }
         assert!(pages.written(range.clone(), 1 << 20, &mut written));
         assert_eq!(written, [3 * 4096..5 * 4096, 9 * 4096..10 * 4096]);
-        assert!(!pages.written(range, 2 * 4096, &mut written), "more than two pages");
+        assert!(
+            !pages.written(range, 2 * 4096, &mut written),
+            "more than two pages"
+        );
     }
 
     #[test]

@@ -1,0 +1,210 @@
+use wasm_encoder::reencode::Error;
+use wasmtime::component::{Component as Compiled, Linker, WasmList};
+use wasmtime::{Engine, Module as CompiledModule, Store, StoreContextMut};
+
+use super::*;
+use crate::lend::{LentMemory, lent, memory_import};
+
+/// A component whose plugin returns the sum of its state, and changes it. `more` are fields of the module, and `change` is
+/// code in its function.
+fn component(more: &str, change: &str, behind: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(component
+            (type $before (func (result u32)))
+            (core module $plugin
+                (memory (export "memory") 3)
+                (data (i32.const 65600) "\05")
+                (global $calls (mut i32) (i32.const 100))
+                (func $unused (param i32) (result i32) local.get 0)
+                {more}
+                (func (export "a#validate") (result i32)
+                    {change}
+                    (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+                    (i32.store8 (i32.const 65600) (i32.add (i32.load8_u (i32.const 65600)) (i32.const 1)))
+                    (i32.store8 (i32.const 150000) (i32.add (i32.load8_u (i32.const 150000)) (i32.const 1)))
+                    (i32.store (i32.const 8) (i32.add (global.get $calls)
+                        (i32.add (i32.load8_u (i32.const 65600)) (i32.load8_u (i32.const 150000)))))
+                    (i32.const 8)))
+            (core instance $p (instantiate $plugin))
+            (alias core export $p "memory" (core memory $memory))
+            (alias core export $p "a#validate" (core func $validate))
+            (type $string-list (list u8))
+            (type $answer (record (field "sum" u32) (field "rest" u32)))
+            (export $named "answer" (type $answer))
+            (type $validate-type (func (result $named)))
+            (func $lifted (type $validate-type) (canon lift (core func $validate) (memory $memory)))
+            {behind}
+            (export "validate" (func $lifted)))"#
+    );
+    wat::parse_str(text).expect("the text is a component")
+}
+
+/// Lends the memory and adds a keeper.
+fn kept_of(component: &[u8]) -> (Option<Vec<u8>>, Vec<LentMemory>) {
+    let lent = lent(component).expect("the component can be read");
+    let lent = lent.expect("the memory can be lent");
+    let kept = kept(&lent.component).expect("the component can be read");
+    if let Some(kept) = &kept {
+        let valid = Validator::new_with_features(WasmFeatures::all()).validate_all(kept);
+        valid.expect("it is valid");
+    }
+    (kept, lent.memories)
+}
+
+/// What the host would say: addresses and numbers of bytes.
+#[derive(Default)]
+struct Changes(Vec<(u64, u64)>);
+
+/// Calls `validate` several times in one instance. Before each call, `changes` are put back.
+fn sums(kept: &[u8], memories: &[LentMemory], changes: &[(u64, u64)]) -> Vec<u32> {
+    let engine = Engine::default();
+    let component = Compiled::new(&engine, kept).expect("the component is valid");
+    let mut linker = Linker::<Changes>::new(&engine);
+    for (number, memory) in memories.iter().enumerate() {
+        let memory = CompiledModule::new(&engine, memory.module()).expect("it is a module");
+        let named = linker.root().module(&memory_import(number), &memory);
+        named.expect("no import has this name");
+    }
+    let next = |mut store: StoreContextMut<'_, Changes>, (memory,): (WasmList<u8>,)| {
+        assert_eq!(memory.as_le_slice(&store).len(), 3 << 16);
+        let change = store.data_mut().0.pop();
+        Ok((change.map_or(0, |(at, bytes)| at << 32 | bytes),))
+    };
+    linker
+        .root()
+        .func_wrap(NEXT_CHANGE, next)
+        .expect("no import has this name");
+    let mut store = Store::new(&engine, Changes::default());
+    let instance = linker.instantiate(&mut store, &component);
+    let instance = instance.expect("the component can be instantiated");
+    let validate = instance
+        .get_func(&mut store, "validate")
+        .expect("it is there");
+    (0..3)
+        .map(|_| {
+            store.data_mut().0 = changes.to_vec();
+            let mut results = [wasmtime::component::Val::Bool(false)];
+            validate
+                .call(&mut store, &[], &mut results)
+                .expect("it returns");
+            let wasmtime::component::Val::Record(fields) = &results[0] else {
+                panic!("{results:?}");
+            };
+            match fields[0].1 {
+                wasmtime::component::Val::U32(sum) => sum,
+                ref other => panic!("{other:?}"),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn keeper_puts_globals_and_named_bytes_back() {
+    let (kept, memories) = kept_of(&component("", "", ""));
+    let kept = kept.expect("it has nothing else");
+    let fresh = 101 + 6 + 1;
+    let all = [(65536, 4096), (147_456, 4096)];
+    assert_eq!(sums(&kept, &memories, &all), [fresh; 3]);
+    // The keeper puts back what the host names, and nothing else.
+    assert_eq!(
+        sums(&kept, &memories, &all[..1]),
+        [fresh, fresh + 1, fresh + 2]
+    );
+    assert_eq!(sums(&kept, &memories, &[]), [fresh, fresh + 2, fresh + 4]);
+}
+
+/// Definitions behind the keeper have other numbers, also where nested scopes name them.
+#[test]
+fn definitions_behind_the_keeper_stay_what_they_are() {
+    let behind = r#"
+        (type $late (record (field "sum" u32) (field "rest" u32)))
+        (component $within
+            (import "answer" (type $t (eq $late)))
+            (alias outer 1 $late (type $outer))
+            (import "f" (func $f (result $t)))
+            (export "f" (func $f)))
+        (type $instance-type (instance
+            (alias outer 1 $validate-type (type $of-outer))
+            (export "f" (func (type $of-outer)))))"#;
+    // The nested component has an alias of a type behind the keeper.
+    let (kept, memories) = kept_of(&component("", "", behind));
+    let kept = kept.expect("it has nothing else");
+    assert_eq!(
+        sums(&kept, &memories, &[(65536, 4096), (147_456, 4096)]),
+        [108; 3]
+    );
+}
+
+#[test]
+fn components_with_other_state_have_no_keeper() {
+    let with = |more: &str, change: &str| kept_of(&component(more, change, "")).0.is_some();
+    assert!(with("", ""));
+    assert!(with(
+        "(table $t 1 funcref) (elem (i32.const 0) $unused)",
+        "(drop (table.get $t (i32.const 0)))"
+    ));
+    assert!(with("", "(drop (memory.grow (i32.const 1)))"));
+    for (more, change) in [
+        (
+            "(table $t 1 funcref)",
+            "(table.set $t (i32.const 0) (ref.null func))",
+        ),
+        (
+            "(table $t 1 funcref)",
+            "(drop (table.grow $t (ref.null func) (i32.const 1)))",
+        ),
+        (
+            "(table $t 1 funcref)",
+            "(table.fill $t (i32.const 0) (ref.null func) (i32.const 1))",
+        ),
+        (
+            "(table $t 1 funcref)",
+            "(table.copy $t $t (i32.const 0) (i32.const 0) (i32.const 1))",
+        ),
+        (
+            "(table $t 1 funcref) (elem $e func $unused)",
+            "(table.init $t $e (i32.const 0) (i32.const 0) (i32.const 1))",
+        ),
+        ("(elem $e func $unused)", "(elem.drop $e)"),
+        ("(global $r (mut funcref) (ref.null func))", ""),
+        (
+            r#"(global (export "tollgate:global0") i32 (i32.const 1))"#,
+            "",
+        ),
+        (
+            r#"(func (export "b#mutate") (param i32) (result i32) local.get 0)"#,
+            "",
+        ),
+        ("(start $begin) (func $begin)", ""),
+        ("(tag $t)", "(throw $t)"),
+        ("(type $s (struct))", "(drop (struct.new $s))"),
+    ] {
+        assert!(!with(more, change), "{more} {change}");
+    }
+}
+
+#[test]
+fn component_that_asks_like_a_keeper_has_none() {
+    let text = format!(
+        r#"(type $bytes (list u8))
+        (import "{NEXT_CHANGE}" (func (param "memory" $bytes) (result u64)))"#
+    );
+    assert!(kept_of(&component("", "", &text)).0.is_none());
+    let wasi = r#"(import "wasi:clocks/monotonic-clock@0.2.0" (instance))"#;
+    assert!(kept_of(&component("", "", wasi)).0.is_none());
+    let resource = "(type (resource (rep i32)))";
+    assert!(kept_of(&component("", "", resource)).0.is_none());
+}
+
+#[test]
+fn component_that_keeps_its_memory_has_no_keeper() {
+    let kept = kept(&component("", "", ""));
+    assert!(kept.expect("it can be read").is_none());
+}
+
+#[test]
+fn cut_component_is_an_error() {
+    let whole = component("", "", "");
+    let cut: Result<_, Error<Infallible>> = kept(&whole[..whole.len() / 2]);
+    assert!(cut.is_err());
+}

@@ -463,6 +463,7 @@ impl Plugin {
                     "rulesFrom": if self.config.matching.is_some() { "configuration" } else { "plugin" },
                     "configured": configure,
                     "code": if loaded.is_interim() { "interim" } else { "optimised" },
+                    "keepsInstances": loaded.guest.as_ref().is_some_and(|guest| guest.has_keeper()),
                 })
             }
         };

@@ -1,0 +1,172 @@
+//! An instance that served a call serves the next one as if it were new.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::Server;
+use tollgate_tests::wat;
+
+/// Number of reviews, one after the other and at the same time.
+const REVIEWS: usize = 40;
+
+/// A validator that denies with what it finds in its state, and changes that state.
+struct Hoarder {
+    name: &'static str,
+    /// Whether its instances are put back. Otherwise each call gets a new one.
+    is_kept: bool,
+    /// Further fields of the module.
+    fields: &'static str,
+    /// Adds to its state. Each function leaves a digit for the denial.
+    digits: &'static [&'static str],
+}
+
+const HOARDERS: &[Hoarder] = &[
+    Hoarder {
+        name: "globals",
+        is_kept: true,
+        fields: "(global $a (mut i32) (i32.const 3)) (global $b (mut i64) (i64.const 4))
+            (global $c (mut f32) (f32.const 1.5)) (global $d (mut f64) (f64.const -0.5))",
+        digits: &[
+            "(global.set $a (i32.add (global.get $a) (i32.const 1))) (global.get $a)",
+            "(global.set $b (i64.add (global.get $b) (i64.const 1))) (i32.wrap_i64 (global.get $b))",
+            "(global.set $c (f32.add (global.get $c) (f32.const 1))) (i32.trunc_f32_s (global.get $c))",
+            "(global.set $d (f64.add (global.get $d) (f64.const 1))) (i32.trunc_f64_s (global.get $d))",
+        ],
+    },
+    Hoarder {
+        name: "memory",
+        is_kept: true,
+        fields: r#"(memory $memory (export "memory") 9) (data (i32.const 4096) "\05")"#,
+        digits: &[
+            // Next to its data, in a page of its own, and at the end.
+            "(i32.store8 (i32.const 4096) (i32.add (i32.load8_u (i32.const 4096)) (i32.const 1)))
+             (i32.load8_u (i32.const 4096))",
+            "(i32.store8 (i32.const 200000) (i32.add (i32.load8_u (i32.const 200000)) (i32.const 1)))
+             (i32.load8_u (i32.const 200000))",
+            "(i32.store8 (i32.const 589823) (i32.add (i32.load8_u (i32.const 589823)) (i32.const 1)))
+             (i32.load8_u (i32.const 589823))",
+        ],
+    },
+    Hoarder {
+        name: "every-page",
+        is_kept: true,
+        fields: r#"(memory $memory (export "memory") 20) (global $sum (mut i32) (i32.const 0)) (global $at (mut i32) (i32.const 0))"#,
+        // 1.25 MiB, which is more than is put back.
+        digits: &["(global.set $at (i32.const 40000)) (global.set $sum (i32.const 0))
+            (loop $next
+                (global.set $sum (i32.add (global.get $sum) (i32.load8_u (global.get $at))))
+                (i32.store8 (global.get $at) (i32.const 1))
+                (global.set $at (i32.add (global.get $at) (i32.const 4096)))
+                (br_if $next (i32.lt_u (global.get $at) (i32.const 1310720))))
+            (i32.gt_u (global.get $sum) (i32.const 0))"],
+    },
+    Hoarder {
+        name: "every-other-page",
+        is_kept: true,
+        fields: r#"(memory $memory (export "memory") 10) (global $sum (mut i32) (i32.const 0)) (global $at (mut i32) (i32.const 0))"#,
+        // More regions than are put back.
+        digits: &["(global.set $at (i32.const 40000)) (global.set $sum (i32.const 0))
+            (loop $next
+                (global.set $sum (i32.add (global.get $sum) (i32.load8_u (global.get $at))))
+                (i32.store8 (global.get $at) (i32.const 1))
+                (global.set $at (i32.add (global.get $at) (i32.const 8192)))
+                (br_if $next (i32.lt_u (global.get $at) (i32.const 655360))))
+            (i32.gt_u (global.get $sum) (i32.const 0))"],
+    },
+    Hoarder {
+        name: "growth",
+        is_kept: true,
+        fields: "",
+        digits: &[
+            "(memory.size)",
+            "(i32.add (memory.grow (i32.const 1)) (i32.const 1))",
+            "(i32.store8 (i32.const 131072) (i32.add (i32.load8_u (i32.const 131072)) (i32.const 1)))
+             (i32.load8_u (i32.const 131072))",
+        ],
+    },
+    Hoarder {
+        name: "table",
+        is_kept: false,
+        fields: "(table $t 2 funcref) (elem declare func $f) (func $f)",
+        digits: &[
+            "(table.set $t (i32.const 0) (table.get $t (i32.const 1)))
+             (table.set $t (i32.const 1) (ref.func $f))
+             (ref.is_null (table.get $t (i32.const 0)))",
+        ],
+    },
+    Hoarder {
+        name: "own-name",
+        is_kept: false,
+        fields: r#"(global $a (export "tollgate:global0") (mut i32) (i32.const 3))"#,
+        digits: &["(global.set $a (i32.add (global.get $a) (i32.const 1))) (global.get $a)"],
+    },
+];
+
+// === impl Hoarder ===
+
+impl Hoarder {
+    fn module(&self) -> Vec<u8> {
+        let mut text = format!(
+            r#"{}
+            (data (i32.const 2048) "state ........")
+            (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)"#,
+            self.fields
+        );
+        for (place, digit) in (2054..).zip(self.digits) {
+            let written = write!(
+                text,
+                "(i32.store8 (i32.const {place}) (i32.add (i32.const 48) (block (result i32) {digit})))"
+            );
+            written.expect("a text takes it");
+        }
+        // `deny`, with the message above.
+        text.push_str(
+            "(i32.store8 (i32.const 2100) (i32.const 1))
+             (i32.store (i32.const 2104) (i32.const 2048))
+             (i32.store (i32.const 2108) (i32.const 14))
+             (i32.const 2100))",
+        );
+        wat::plugin("validator", &text)
+    }
+}
+
+async fn start(kept_instances: u32) -> Server {
+    let mut configuration = Configuration::new()
+        .with("engine.answerCache", 0)
+        .with("engine.keptInstances", kept_instances);
+    for hoarder in HOARDERS {
+        configuration.plugin_of(hoarder.name, &hoarder.module(), json!({}));
+    }
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    server
+}
+
+/// The causes of a denial, without the order in which calls ended.
+fn denial(answer: &Value) -> String {
+    let message = answer["response"]["status"]["message"].as_str();
+    message.expect("it is a denial").to_owned()
+}
+
+#[tokio::test]
+async fn calls_find_no_state_of_earlier_calls() {
+    let review = Review::create(pod("web")).build();
+    let new = start(0).await;
+    let expected = denial(&new.validate(&review).await.json());
+    assert!(expected.contains("state 4520"), "{expected}");
+    let server = start(64).await;
+    for number in 0..REVIEWS {
+        let answer = server.validate(&review).await;
+        assert_eq!(denial(&answer.json()), expected, "review {number}");
+    }
+    let answers = (0..REVIEWS).map(|_| server.validate(&review));
+    for answer in futures_util::future::join_all(answers).await {
+        assert_eq!(denial(&answer.json()), expected);
+    }
+    for hoarder in HOARDERS {
+        let shown = server.plugin_status(hoarder.name).await;
+        assert_eq!(shown["keepsInstances"], hoarder.is_kept, "{}", hoarder.name);
+    }
+}
