@@ -12,8 +12,8 @@
 //!
 //! 1. They set every mutable global of the plugin to the value that it began with. For that, the plugin's module exports its
 //!    globals under names that only the keeper imports.
-//! 2. They ask the host which bytes of the plugin's memory to put back, until there are no more, and copy them from a
-//!    second instance of the same memory. Nothing writes to that one.
+//! 2. They ask the host which bytes of the plugin's memory to put back, until there are no more. They copy these bytes from a
+//!    second memory with the same contents. Nothing writes to the second memory.
 //! 3. They call the plugin.
 //!
 //! # What a call can change
@@ -49,9 +49,11 @@ use wasmparser::{
 use super::lend::{MEMORY, MODULE as MEMORY_MODULE};
 use super::outline::{Outline, is_function, own_payloads};
 use super::separate::section;
+use super::trim::UNREACHABLE;
 
-/// The function of the host that says which bytes to put back. It gets the plugin's memory, and returns an address in the
-/// upper half and a number of bytes in the lower half, or 0 if there are no more.
+/// The function of the host that says which bytes to put back. Its parameters are an empty list at the beginning of the
+/// plugin's memory, and the size of the memory in pages of 64 KiB. The upper half of its result is
+/// an address, and the lower half a number of bytes. 0 stands for no more bytes.
 pub const NEXT_CHANGE: &str = "tollgate-next-change";
 /// Prefix of the names of the plugin's globals.
 const GLOBAL: &str = "tollgate:global";
@@ -76,6 +78,8 @@ struct Stateful<'m> {
     lent: Option<MemoryType>,
     /// The functions that reviews call.
     called: Vec<&'m str>,
+    /// Exported functions that only trap. Nobody calls them any more.
+    dead: Vec<&'m str>,
 }
 
 struct Global {
@@ -138,6 +142,9 @@ pub fn kept(component: &[u8]) -> Result<Option<Vec<u8>>, Error<Infallible>> {
     let Some((place, plugin)) = Place::of(&outline)? else {
         return Ok(None);
     };
+    if !lifts_only_called(component, &outline, &place, &plugin)? {
+        return Ok(None);
+    }
     let mut kept = Component::new();
     let mut counts = Counts::default();
     let mut behind: Option<Behind<'_>> = None;
@@ -226,6 +233,40 @@ fn is_plain_function(function: &CanonicalFunction) -> bool {
     })
 }
 
+/// Whether each function that the component lifts becomes one of the keeper, or only traps. Another one would run without
+/// anything being put back.
+fn lifts_only_called(
+    component: &[u8],
+    outline: &Outline<'_>,
+    place: &Place,
+    plugin: &Stateful<'_>,
+) -> Result<bool, BinaryReaderError> {
+    for payload in own_payloads(component) {
+        if let Payload::ComponentCanonicalSection(section) = payload? {
+            for function in section {
+                let CanonicalFunction::Lift {
+                    core_func_index, ..
+                } = function?
+                else {
+                    continue;
+                };
+                let mut aliases = outline.aliases.iter();
+                let alias =
+                    aliases.find(|alias| alias.is_function() && alias.function == core_func_index);
+                let is_safe = alias.is_some_and(|alias| {
+                    alias.instance == place.instance
+                        && (plugin.called.contains(&alias.name)
+                            || plugin.dead.contains(&alias.name))
+                });
+                if !is_safe {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
 fn is_called(name: &str) -> bool {
     CALLED.iter().any(|end| name.ends_with(end)) && !name.starts_with("cabi_post_")
 }
@@ -294,6 +335,7 @@ impl<'m> Stateful<'m> {
         }
         let mut read = Self::default();
         let (mut types, mut functions, mut globals) = (Vec::new(), Vec::new(), 0);
+        let (mut imported, mut exported, mut bodies) = (0, Vec::new(), Vec::new());
         for payload in Parser::new(0).parse_all(module) {
             match payload? {
                 Payload::TypeSection(section) => {
@@ -305,7 +347,10 @@ impl<'m> Stateful<'m> {
                     for import in section.into_imports() {
                         let import = import?;
                         match import.ty {
-                            TypeRef::Func(kind) => functions.push(kind),
+                            TypeRef::Func(kind) => {
+                                functions.push(kind);
+                                imported += 1;
+                            }
                             TypeRef::Global(global) if global.mutable => return Ok(None),
                             TypeRef::Global(_) => globals += 1,
                             TypeRef::Memory(memory) if import.module == MEMORY_MODULE => {
@@ -349,6 +394,9 @@ impl<'m> Stateful<'m> {
                         if export.name.starts_with(GLOBAL) {
                             return Ok(None);
                         }
+                        if is_function(export.kind) {
+                            exported.push((export.name, export.index));
+                        }
                         if is_function(export.kind) && is_called(export.name) {
                             let kind = functions.get(export.index as usize);
                             let kind = kind.and_then(|kind| types.get(*kind as usize));
@@ -362,6 +410,7 @@ impl<'m> Stateful<'m> {
                 // The keeper would put back what was there before it ran.
                 Payload::StartSection { .. } => return Ok(None),
                 Payload::CodeSectionEntry(body) => {
+                    bodies.push(body.as_bytes());
                     for operator in body.get_operators_reader()? {
                         if changes_what_nobody_puts_back(&operator?) {
                             return Ok(None);
@@ -371,6 +420,15 @@ impl<'m> Stateful<'m> {
                 _ => {}
             }
         }
+        read.dead = exported
+            .into_iter()
+            .filter(|(name, function)| {
+                let body = function.checked_sub(imported);
+                let body = body.and_then(|number| bodies.get(number as usize));
+                !is_called(name) && body.is_some_and(|body| *body == UNREACHABLE)
+            })
+            .map(|(name, _)| name)
+            .collect();
         Ok(Some(read))
     }
 }
@@ -567,7 +625,10 @@ impl<'p> Behind<'p> {
             .list(ComponentValType::Primitive(PrimitiveValType::U8));
         types
             .function()
-            .params([("memory", ComponentValType::Type(from.types))])
+            .params([
+                ("memory", ComponentValType::Type(from.types)),
+                ("pages", ComponentValType::Primitive(PrimitiveValType::U32)),
+            ])
             .result(Some(ComponentValType::Primitive(PrimitiveValType::U64)));
         let mut imports = ComponentImportSection::new();
         imports.import(NEXT_CHANGE, ComponentTypeRef::Func(from.types + 1));
@@ -727,7 +788,7 @@ fn keeper(plugin: &Stateful<'_>) -> Module {
     let mut types = TypeSection::new();
     types
         .ty()
-        .function([ValType::I32, ValType::I32], [ValType::I64]);
+        .function([ValType::I32, ValType::I32, ValType::I32], [ValType::I64]);
     types.ty().function([], [ValType::I32]);
     let mut imports = ImportSection::new();
     if let Some(memory) = plugin.lent {
@@ -763,11 +824,10 @@ fn keeper(plugin: &Stateful<'_>) -> Module {
             body.global_set(number);
         }
         body.loop_(BlockType::Empty)
-            // The whole memory: pages of 64 KiB.
+            // An empty list at the beginning of the memory, and the size of the memory.
+            .i32_const(0)
             .i32_const(0)
             .memory_size(MEMORY_INDEX)
-            .i32_const(16)
-            .i32_shl()
             .call(NEXT)
             .local_tee(change)
             .i64_eqz()

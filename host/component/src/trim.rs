@@ -40,7 +40,7 @@ const LIFECYCLE: &str = "tollgate:admission/lifecycle@";
 const POST_RETURN: &str = "cabi_post_";
 
 /// A function body with no locals and only `unreachable`.
-const UNREACHABLE: &[u8] = &[0x00, 0x00, 0x0b];
+pub(super) const UNREACHABLE: &[u8] = &[0x00, 0x00, 0x0b];
 
 /// A section of a component.
 enum Piece<'c> {

@@ -166,7 +166,7 @@ impl Guest {
         }
     }
 
-    /// Calls the plugin in a fresh instance.
+    /// Calls the plugin, in a new instance or in a kept one.
     ///
     /// The call ends at `deadline`, or earlier when the plugin's `limits.timeout` is over.
     ///
@@ -397,9 +397,15 @@ impl Guest {
         // The clock is read once: for the end of the last slice, and for the end of the call.
         let end = meter.finish();
         let cpu = meter.cpu();
-        let shelf = linked.shelf.as_ref().filter(|shelf| {
-            outcome.is_ok() && secrecy == Secrecy::Open && shelf.can_keep(&mut idle)
-        });
+        let outcome = match outcome {
+            Ok(_) if linked.shelf.is_some() && !Shelf::has_begun(&idle.store) => {
+                let what = "it ran without being put back".to_owned();
+                Err(Stop::Contract(what).into())
+            }
+            outcome => outcome,
+        };
+        let shelf = linked.shelf.as_ref();
+        let shelf = shelf.filter(|shelf| outcome.is_ok() && shelf.can_keep(&mut idle));
         let state = idle.store.data_mut();
         let transcript = state.complete_transcript();
         let stop = outcome.as_ref().err();

@@ -8,12 +8,14 @@
 //! - More than a megabyte of the memory was written, or more than 32 separate regions.
 //! - The call was about a Secret.
 //!
-//! The keeper uses fuel of its own. The call's fuel is set when the keeper has nothing more to put back, so a call has the
-//! same fuel in a new instance and in a kept one.
+//! The keeper uses separate fuel. When the keeper has nothing more to put back, the host sets the fuel of the call. A call
+//! therefore has the same fuel in a new instance and in a kept one.
 
+use std::num::NonZero;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::available_parallelism;
 
 use tollgate_component::NEXT_CHANGE;
 use wasmtime::component::{Instance, Linker, TypedFunc, WasmList};
@@ -21,8 +23,10 @@ use wasmtime::{ResourceLimiter as _, Store, StoreContextMut};
 
 use super::bindings::types::{Mutation, Verdict};
 use super::pages::Pages;
+use super::secrecy::Secrecy;
 use super::state::CallState;
 
+const WASM_PAGE_BYTES: u64 = 64 << 10;
 /// Fuel for the keeper. It copies at most [`MOST_WRITTEN_BYTES`].
 pub(super) const KEEPER_FUEL: u64 = 1 << 32;
 /// Fuel that the keeper uses between its last question and the plugin.
@@ -36,6 +40,8 @@ pub(super) struct Keeping {
     pages: Option<Pages>,
     /// Maximum number of kept instances, of all plugins.
     most: u32,
+    /// Maximum number of kept instances of one plugin. More would hardly ever run at the same time.
+    most_of_plugin: usize,
     kept: AtomicU32,
 }
 
@@ -77,6 +83,8 @@ pub(super) struct Keepable {
     /// Number of memories that have been created.
     memories: u32,
     has_grown: bool,
+    /// Whether the keeper has put everything back for this call.
+    has_begun: bool,
     /// What the keeper still has to put back, as parts of the memory.
     changes: Vec<Range<u64>>,
 }
@@ -89,6 +97,7 @@ impl Keeping {
         let keeping = || Self {
             pages: Pages::open(),
             most,
+            most_of_plugin: available_parallelism().map_or(1, NonZero::get),
             kept: AtomicU32::new(0),
         };
         (most > 0).then(keeping)
@@ -134,13 +143,22 @@ impl Shelf {
         idle.len()
     }
 
+    /// Whether the keeper has run in a call. No component that gets a keeper can run without it.
+    pub(super) fn has_begun(store: &Store<CallState>) -> bool {
+        let keepable = store.data().keepable.as_ref();
+        keepable.is_some_and(|keepable| keepable.has_begun)
+    }
+
     /// Decides whether an instance can be kept after a call that ended with an answer, and finds what its keeper has to put
     /// back. Returns false if the instance has to go.
     pub(super) fn can_keep(&self, idle: &mut Idle) -> bool {
-        let Some(keepable) = &mut idle.store.data_mut().keepable else {
+        let state = idle.store.data_mut();
+        let is_open = state.secrecy == Secrecy::Open;
+        let Some(keepable) = state.keepable.as_mut().filter(|_| is_open) else {
             return false;
         };
-        let memory = keepable.memory.clone().filter(|_| !keepable.has_grown);
+        let is_as_kept = keepable.has_begun && !keepable.has_grown;
+        let memory = keepable.memory.clone().filter(|_| is_as_kept);
         let (Some(memory), Some(pages)) = (memory, &self.keeping.pages) else {
             return false;
         };
@@ -157,7 +175,13 @@ impl Shelf {
     pub(super) fn put(&self, mut kept: Idle) {
         kept.store.data_mut().forget();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(kept);
+        if idle.len() < self.keeping.most_of_plugin {
+            idle.push(kept);
+        } else {
+            // It takes longer to drop an instance than others should wait for the lock.
+            drop(idle);
+            drop(kept);
+        }
     }
 }
 
@@ -181,6 +205,7 @@ impl Idle {
         let mut keepable = of.take().unwrap_or_default();
         let admitted = state.memory_growing(0, keepable.memory_bytes, None);
         keepable.fuel = state.limits.fuel;
+        keepable.has_begun = false;
         state.keepable = Some(keepable);
         *self.store.data_mut() = state;
         admitted.map(|_| ())
@@ -223,15 +248,15 @@ pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
     Ok(())
 }
 
-/// Says which bytes of the memory to put back: the address in the upper half, and the number of bytes in the lower half. 0
-/// stands for no more, and the plugin begins.
+/// Says which bytes of the memory to put back. The address is in the upper half of the result, and the number of bytes in the
+/// lower half. 0 stands for no more bytes, and the plugin begins.
 fn next_change(
     mut store: StoreContextMut<'_, CallState>,
-    (memory,): (WasmList<u8>,),
+    (memory, pages): (WasmList<u8>, u32),
 ) -> wasmtime::Result<(u64,)> {
-    let bytes = memory.as_le_slice(&store);
-    let start = bytes.as_ptr().addr() as u64;
-    let memory = start..start + bytes.len() as u64;
+    // The list is empty, because its bytes would count as output of the plugin. It tells where the memory begins.
+    let start = memory.as_le_slice(&store).as_ptr().addr() as u64;
+    let memory = start..start + u64::from(pages) * WASM_PAGE_BYTES;
     let Some(keepable) = &mut store.data_mut().keepable else {
         wasmtime::bail!("only a keeper may ask what to put back");
     };
@@ -239,6 +264,7 @@ fn next_change(
         return Ok((change.start << 32 | (change.end - change.start),));
     }
     keepable.memory = Some(memory);
+    keepable.has_begun = true;
     let fuel = keepable.fuel.saturating_add(FUEL_AFTER_LAST_CHANGE);
     let fuel = fuel.saturating_sub(keepable.made_with);
     store.set_fuel(fuel)?;

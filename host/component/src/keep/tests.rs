@@ -65,8 +65,8 @@ fn sums(kept: &[u8], memories: &[LentMemory], changes: &[(u64, u64)]) -> Vec<u32
         let named = linker.root().module(&memory_import(number), &memory);
         named.expect("no import has this name");
     }
-    let next = |mut store: StoreContextMut<'_, Changes>, (memory,): (WasmList<u8>,)| {
-        assert_eq!(memory.as_le_slice(&store).len(), 3 << 16);
+    let next = |mut store: StoreContextMut<'_, Changes>, (memory, pages): (WasmList<u8>, u32)| {
+        assert_eq!((memory.as_le_slice(&store).len(), pages), (0, 3));
         let change = store.data_mut().0.pop();
         Ok((change.map_or(0, |(at, bytes)| at << 32 | bytes),))
     };
@@ -180,6 +180,32 @@ fn components_with_other_state_have_no_keeper() {
         ("(type $s (struct))", "(drop (struct.new $s))"),
     ] {
         assert!(!with(more, change), "{more} {change}");
+    }
+}
+
+/// A function that nobody wraps would run in an instance that is not put back.
+#[test]
+fn component_that_lifts_other_functions_has_no_keeper() {
+    let lifted = |body: &str| {
+        let more = format!(
+            r#"(func (export "tollgate:admission/lifecycle@0.1.0#describe") (result i32) {body})"#
+        );
+        let behind = r#"
+            (alias core export $p "tollgate:admission/lifecycle@0.1.0#describe" (core func $describe))
+            (func (type $validate-type) (canon lift (core func $describe) (memory $memory)))"#;
+        kept_of(&component(&more, "", behind)).0.is_some()
+    };
+    assert!(lifted("unreachable"));
+    assert!(!lifted("i32.const 8"));
+    let other = r#"
+        (core module $other (import "p" "a#validate" (func (result i32)))
+            (func (export "c#validate") (result i32) call 0) (func (export "d") (result i32) call 0))
+        (core instance $o (instantiate $other (with "p" (instance $p))))
+        (alias core export $o "NAME" (core func $of-other))
+        (func (type $validate-type) (canon lift (core func $of-other) (memory $memory)))"#;
+    for name in ["c#validate", "d"] {
+        let behind = other.replace("NAME", name);
+        assert!(kept_of(&component("", "", &behind)).0.is_none(), "{name}");
     }
 }
 
