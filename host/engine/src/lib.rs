@@ -280,6 +280,23 @@ impl Clock {
 
 impl Runtime {
     fn new(settings: &EngineSettings) -> wasmtime::Result<Self> {
+        Self::laid_out(settings).or_else(|error| {
+            if settings.kept_instances == 0 {
+                return Err(error);
+            }
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "not enough address space for kept instances (engine.keptInstances): every call gets a new instance; raise \
+                 `ulimit -v`"
+            );
+            Self::laid_out(&EngineSettings {
+                kept_instances: 0,
+                ..settings.clone()
+            })
+        })
+    }
+
+    fn laid_out(settings: &EngineSettings) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
         let others = match settings.tier {
             Tier::Serving | Tier::Portable | Tier::Interim => SHADOW_CALLS + SCAN_CALLS,
