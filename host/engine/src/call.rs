@@ -390,10 +390,14 @@ impl Guest {
             }
         };
 
-        let fuel = self
-            .limits
-            .fuel
-            .saturating_sub(idle.store.get_fuel().unwrap_or(0));
+        let fuel = match &linked.shelf {
+            // The store has the keeper's fuel, and the plugin has not begun.
+            Some(_) if !Shelf::has_begun(&idle.store) => 0,
+            _ => {
+                let left = idle.store.get_fuel().unwrap_or(0);
+                self.limits.fuel.saturating_sub(left)
+            }
+        };
         // The clock is read once: for the end of the last slice, and for the end of the call.
         let end = meter.finish();
         let cpu = meter.cpu();

@@ -22,6 +22,7 @@ use wasmtime::component::{Instance, Linker, TypedFunc, WasmList};
 use wasmtime::{ResourceLimiter as _, Store, StoreContextMut};
 
 use super::bindings::types::{Mutation, Verdict};
+use super::fault::Stop;
 use super::pages::Pages;
 use super::secrecy::Secrecy;
 use super::state::CallState;
@@ -260,6 +261,10 @@ fn next_change(
     let Some(keepable) = &mut store.data_mut().keepable else {
         wasmtime::bail!("only a keeper may ask what to put back");
     };
+    // A plugin that calls its keeper would get its fuel again.
+    if keepable.has_begun {
+        return Err(Stop::Contract("it called the code that puts it back".to_owned()).into());
+    }
     if let Some(change) = keepable.changes.pop() {
         return Ok((change.start << 32 | (change.end - change.start),));
     }
