@@ -247,10 +247,13 @@ fn phase(endpoint: Endpoint) -> &'static str {
 }
 
 /// Starts a server with every case as a plugin of that failure policy, and a harmless plugin among them.
-fn server(failure_policy: &str, cache: &std::path::Path) -> Server {
+fn server(failure_policy: &str, kept_instances: u32, cache: &std::path::Path) -> Server {
     let modules = hostile::all();
-    let mut configuration =
-        Configuration::new().with("engine.cacheDirectory", cache.to_string_lossy());
+    let mut configuration = Configuration::new()
+        .with("engine.cacheDirectory", cache.to_string_lossy())
+        // Every call runs.
+        .with("engine.answerCache", 0)
+        .with("engine.keptInstances", kept_instances);
     for case in CASES {
         let module = modules
             .get(case.fixture)
@@ -299,17 +302,32 @@ fn message(checked: &Checked) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Collects all mismatches for all cases, so that one run shows everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_hostile_module_ends_in_its_fault() {
+    every_case_holds(0, 1).await;
+}
+
+/// The second call of a plugin gets the instance of the first, if that one could be kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_hostile_module_ends_in_its_fault_in_a_kept_instance() {
+    every_case_holds(64, 2).await;
+}
+
+/// Collects all mismatches for all cases, so that one run shows everything. Each plugin is called this often, and the last
+/// answers count.
+async fn every_case_holds(kept_instances: u32, calls: usize) {
     let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
-    let failing_closed = server("Fail", cache.path());
-    let failing_open = server("Ignore", cache.path());
+    let failing_closed = server("Fail", kept_instances, cache.path());
+    let failing_open = server("Ignore", kept_instances, cache.path());
     let mut wrong = Vec::new();
     let mut table = String::from(
         "fixture | fault | Fail: HTTP, allowed, code, message | Ignore: HTTP, allowed\n",
     );
     for case in CASES {
+        for _ in 1..calls {
+            ask(&failing_closed, case).await;
+            ask(&failing_open, case).await;
+        }
         let (closed_answer, closed) = ask(&failing_closed, case).await;
         let (open_answer, open) = ask(&failing_open, case).await;
         let mut expect = |holds: bool, what: String| {

@@ -142,7 +142,7 @@ pub fn kept(component: &[u8]) -> Result<Option<Vec<u8>>, Error<Infallible>> {
     let Some((place, plugin)) = Place::of(&outline)? else {
         return Ok(None);
     };
-    if !lifts_only_called(component, &outline, &place, &plugin)? {
+    if !calls_go_through_the_keeper(component, &outline, &place, &plugin)? {
         return Ok(None);
     }
     let mut kept = Component::new();
@@ -233,32 +233,64 @@ fn is_plain_function(function: &CanonicalFunction) -> bool {
     })
 }
 
-/// Whether each function that the component lifts becomes one of the keeper, or only traps. Another one would run without
-/// anything being put back.
-fn lifts_only_called(
+/// Whether reviews can call the plugin only through the keeper, and nothing else can call the keeper.
+///
+/// - Each function that the component lifts becomes one of the keeper, or only traps. Another one would run without anything
+///   being put back.
+/// - The component uses the functions that become the keeper's for nothing else. A plugin that calls its keeper would get
+///   its fuel again.
+fn calls_go_through_the_keeper(
     component: &[u8],
     outline: &Outline<'_>,
     place: &Place,
     plugin: &Stateful<'_>,
 ) -> Result<bool, BinaryReaderError> {
+    let alias_of = |function: u32| {
+        let mut aliases = outline.aliases.iter();
+        aliases.find(|alias| alias.is_function() && alias.function == function)
+    };
+    let is_keepers = |function: u32| {
+        alias_of(function)
+            .is_some_and(|alias| alias.instance == place.instance && is_called(alias.name))
+    };
+    let is_dead = |function: u32| {
+        alias_of(function).is_some_and(|alias| {
+            alias.instance == place.instance && plugin.dead.contains(&alias.name)
+        })
+    };
+    for instance in &outline.instances {
+        if let Instance::FromExports(exports) = instance
+            && exports
+                .iter()
+                .any(|export| is_function(export.kind) && is_keepers(export.index))
+        {
+            return Ok(false);
+        }
+    }
     for payload in own_payloads(component) {
         if let Payload::ComponentCanonicalSection(section) = payload? {
             for function in section {
-                let CanonicalFunction::Lift {
+                let function = function?;
+                if let CanonicalFunction::Lift {
                     core_func_index, ..
-                } = function?
+                } = &function
+                    && !is_keepers(*core_func_index)
+                    && !is_dead(*core_func_index)
+                {
+                    return Ok(false);
+                }
+                let (CanonicalFunction::Lift { options, .. }
+                | CanonicalFunction::Lower { options, .. }) = function
                 else {
-                    continue;
+                    return Ok(false);
                 };
-                let mut aliases = outline.aliases.iter();
-                let alias =
-                    aliases.find(|alias| alias.is_function() && alias.function == core_func_index);
-                let is_safe = alias.is_some_and(|alias| {
-                    alias.instance == place.instance
-                        && (plugin.called.contains(&alias.name)
-                            || plugin.dead.contains(&alias.name))
-                });
-                if !is_safe {
+                let helps = |option: &CanonicalOption| match option {
+                    CanonicalOption::Realloc(function) | CanonicalOption::PostReturn(function) => {
+                        is_keepers(*function)
+                    }
+                    _ => false,
+                };
+                if options.iter().any(helps) {
                     return Ok(false);
                 }
             }

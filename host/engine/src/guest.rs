@@ -10,7 +10,7 @@ use tollgate_component::{NEXT_CHANGE, kept, wanted};
 use tollgate_config::lookup::Lookups;
 use tollgate_config::{Access, Capability, Images, Limits, PluginName};
 use tollgate_lookups::Granted;
-use wasmparser::{Instance, Parser, Payload};
+use wasmparser::{Instance, Parser, Payload, Validator};
 use wasmtime::component::{Component, InstancePre};
 
 use super::access::{self, Grant};
@@ -294,10 +294,8 @@ impl Guest {
         if let Some(wanted) = wanted {
             within((wanted.memory_count, wanted.table_count), &limits)?;
         }
-        let kept = match engine.adds_keepers() && configured == ConfiguredBy::Snapshot {
-            true => kept(component).map_err(|error| GuestError::Invalid(error.into()))?,
-            false => None,
-        };
+        let can_be_kept = engine.adds_keepers() && configured == ConfiguredBy::Snapshot;
+        let kept = can_be_kept.then(|| with_keeper(component)).flatten();
         let compile = || {
             let memories = memories.iter().map(|memory| engine.memory(memory));
             Ok(Parts {
@@ -570,6 +568,12 @@ impl Needs {
             "limits.tableElements",
         )
     }
+}
+
+/// The component with a keeper. Without one, it works too, so a mistake of that step costs no plugin.
+fn with_keeper(component: &[u8]) -> Option<Vec<u8>> {
+    let kept = kept(component).ok().flatten()?;
+    Validator::new().validate_all(&kept).is_ok().then_some(kept)
 }
 
 /// Checks that every import exists and is granted, and that the required interfaces are exported.

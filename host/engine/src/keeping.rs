@@ -3,7 +3,7 @@
 //! An instance is kept only if its component has a keeper (`tollgate_component::kept`), which puts it back. The host tells
 //! the keeper which bytes of the plugin's memory were written, and drops instances that a keeper does not put back:
 //!
-//! - The call ended with a fault, or it was ended.
+//! - The call ended with a fault.
 //! - The memory has grown.
 //! - More than a megabyte of the memory was written, or more than 32 separate regions.
 //! - The call was about a Secret.
@@ -223,6 +223,29 @@ impl Keepable {
         }
     }
 
+    /// What to put back next in a memory at these addresses. `None` if there is nothing more, and the plugin begins.
+    ///
+    /// # Errors
+    /// When the plugin has begun: it calls its keeper itself, and would get its fuel again.
+    fn next(&mut self, memory: Range<u64>) -> Result<Option<Range<u64>>, Stop> {
+        if self.has_begun {
+            let what = "it called the code that puts its instance back".to_owned();
+            return Err(Stop::Contract(what));
+        }
+        let change = self.changes.pop();
+        if change.is_none() {
+            self.memory = Some(memory);
+            self.has_begun = true;
+        }
+        Ok(change)
+    }
+
+    /// The fuel that a store needs when the plugin begins, so that the call has exactly its fuel.
+    fn fuel_at_beginning(&self) -> u64 {
+        let fuel = self.fuel.saturating_add(FUEL_AFTER_LAST_CHANGE);
+        fuel.saturating_sub(self.made_with)
+    }
+
     /// Notes the fuel that a store has left when the instance has been made.
     pub(super) fn is_made(&mut self, fuel_left: u64) {
         self.made_with = KEEPER_FUEL.saturating_sub(fuel_left);
@@ -261,17 +284,60 @@ fn next_change(
     let Some(keepable) = &mut store.data_mut().keepable else {
         wasmtime::bail!("only a keeper may ask what to put back");
     };
-    // A plugin that calls its keeper would get its fuel again.
-    if keepable.has_begun {
-        return Err(Stop::Contract("it called the code that puts it back".to_owned()).into());
-    }
-    if let Some(change) = keepable.changes.pop() {
+    if let Some(change) = keepable.next(memory)? {
         return Ok((change.start << 32 | (change.end - change.start),));
     }
-    keepable.memory = Some(memory);
-    keepable.has_begun = true;
-    let fuel = keepable.fuel.saturating_add(FUEL_AFTER_LAST_CHANGE);
-    let fuel = fuel.saturating_sub(keepable.made_with);
+    let fuel = keepable.fuel_at_beginning();
     store.set_fuel(fuel)?;
     Ok((0,))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeper_gets_every_change_once_and_then_the_plugin_begins() {
+        let mut keepable = Keepable::new(1_000);
+        keepable.changes = vec![0..4096, 8192..12_288];
+        let memory = 65_536..131_072;
+        let mut changes = Vec::new();
+        while let Some(change) = keepable.next(memory.clone()).unwrap() {
+            changes.push(change);
+            assert!(!keepable.has_begun);
+        }
+        assert_eq!(changes, [8192..12_288, 0..4096]);
+        assert!(keepable.has_begun);
+        assert_eq!(keepable.memory, Some(memory));
+    }
+
+    /// It would get its fuel again.
+    #[test]
+    fn plugin_that_calls_its_keeper_is_stopped() {
+        let mut keepable = Keepable::new(1_000);
+        assert!(keepable.next(0..65_536).unwrap().is_none());
+        let again = keepable.next(0..65_536);
+        assert!(matches!(again, Err(Stop::Contract(_))), "{again:?}");
+    }
+
+    #[test]
+    fn fuel_of_making_the_instance_counts_for_each_call() {
+        let mut keepable = Keepable::new(1_000);
+        keepable.is_made(KEEPER_FUEL - 2);
+        assert_eq!(
+            keepable.fuel_at_beginning(),
+            1_000 + FUEL_AFTER_LAST_CHANGE - 2
+        );
+    }
+
+    #[test]
+    fn only_the_second_memory_is_not_the_plugins() {
+        let mut keepable = Keepable::new(1_000);
+        assert!(!keepable.grows(65_536));
+        assert!(keepable.grows(65_536));
+        assert!(keepable.next(0..65_536).unwrap().is_none());
+        assert!(!keepable.has_grown && !keepable.grows(131_072));
+        assert!(keepable.has_grown);
+        assert_eq!(keepable.memory_bytes, 65_536);
+    }
 }

@@ -357,9 +357,11 @@ impl Runtime {
         let largest = &settings.largest;
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
-            // Each memory that a component imports is an instance of its own.
+            // Each memory that a component imports is an instance, and so are a keeper and the memory that it copies from.
             .total_core_instances(instances.saturating_mul(
-                largest.instances.min(PER_COMPONENT) + largest.memories.min(MEMORIES_PER_COMPONENT),
+                largest.instances.min(PER_COMPONENT)
+                    + largest.memories.min(MEMORIES_PER_COMPONENT)
+                    + MEMORIES_PER_KEPT,
             ))
             .total_memories(memories)
             .total_tables(instances.saturating_mul(largest.tables))

@@ -209,6 +209,29 @@ fn component_that_lifts_other_functions_has_no_keeper() {
     }
 }
 
+/// A plugin that calls its keeper would get its fuel again.
+#[test]
+fn component_that_uses_a_called_function_itself_has_no_keeper() {
+    let table = r#"(table (export "table") 1 funcref)"#;
+    let fill = |name: &str| {
+        format!(
+            r#"(core module $fill (import "p" "table" (table 1 funcref))
+                (import "f" "f" (func $f (result i32))) (elem (i32.const 0) func $f))
+            (alias core export $p "{name}" (core func $again))
+            (core instance $f (export "f" (func $again)))
+            (core instance (instantiate $fill (with "p" (instance $p)) (with "f" (instance $f))))"#
+        )
+    };
+    let harmless =
+        r#"(table (export "table") 1 funcref) (func (export "g") (result i32) i32.const 1)"#;
+    assert!(kept_of(&component(harmless, "", &fill("g"))).0.is_some());
+    assert!(
+        kept_of(&component(table, "", &fill("a#validate")))
+            .0
+            .is_none()
+    );
+}
+
 #[test]
 fn component_that_asks_like_a_keeper_has_none() {
     let text = format!(

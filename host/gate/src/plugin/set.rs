@@ -464,6 +464,7 @@ impl Plugin {
                     "configured": configure,
                     "code": if loaded.is_interim() { "interim" } else { "optimised" },
                     "keepsInstances": loaded.guest.as_ref().is_some_and(|guest| guest.has_keeper()),
+                    "idleInstances": loaded.guest.as_ref().map_or(0, |guest| guest.idle_instances()),
                 })
             }
         };
