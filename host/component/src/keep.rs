@@ -5,22 +5,21 @@
 //!
 //! ```text
 //! before: memory ← plugin ← validate      after: memory ← plugin ← keeper ← validate
-//!                                                pristine memory ← ┘   └ asks the host which bytes to put back
+//!                                                                    └ hands the memory to the host
 //! ```
 //!
 //! The *keeper* is one more module. Its `validate` and `mutate` do three things:
 //!
 //! 1. They set every mutable global of the plugin to the value that it began with. For that, the plugin's module exports its
 //!    globals under names that only the keeper imports.
-//! 2. They ask the host which bytes of the plugin's memory to put back, until there are no more. They copy these bytes from a
-//!    second memory with the same contents. Nothing writes to the second memory.
+//! 2. They hand the plugin's memory to the host, which puts its pages back.
 //! 3. They call the plugin.
 //!
 //! # What a call can change
 //!
 //! | state | how the keeper and this step deal with it |
 //! |---|---|
-//! | the plugin's memory | The host names the pages that were written. If the memory has grown, the host drops the instance |
+//! | the plugin's memory | The host restores the pages that were written. If the memory has grown, it drops the instance |
 //! | mutable globals | The keeper sets them. A component with one that is imported or holds a reference stays as it is |
 //! | tables, segments of elements and data | A component with an instruction that changes one stays as it is |
 //! | what a start function changes | A component in which a module has one stays as it is |
@@ -34,7 +33,7 @@ use wasm_encoder::reencode::{
     Error, Reencode, ReencodeComponent, RoundtripReencoder, component_utils, utils,
 };
 use wasm_encoder::{
-    Alias, BlockType, CanonicalFunctionSection, CodeSection, Component, ComponentAliasSection,
+    Alias, CanonicalFunctionSection, CodeSection, Component, ComponentAliasSection,
     ComponentImportSection, ComponentTypeRef, ComponentTypeSection, ComponentValType, EntityType,
     ExportKind, ExportSection, Function, FunctionSection, GlobalType, Ieee32, Ieee64,
     ImportSection, InstanceSection, InstructionSink, MemoryType, Module, ModuleArg, ModuleSection,
@@ -51,10 +50,8 @@ use super::outline::{Outline, is_function, own_payloads};
 use super::separate::section;
 use super::trim::UNREACHABLE;
 
-/// The function of the host that says which bytes to put back. Its parameters are an empty list at the beginning of the
-/// plugin's memory, and the size of the memory in pages of 64 KiB. The upper half of its result is
-/// an address, and the lower half a number of bytes. 0 stands for no more bytes.
-pub const NEXT_CHANGE: &str = "tollgate-next-change";
+/// The function of the host that puts the plugin's memory back. Its parameter is the whole memory, as a list of bytes.
+pub const PUT_BACK: &str = "tollgate-put-back";
 /// Prefix of the names of the plugin's globals.
 const GLOBAL: &str = "tollgate:global";
 /// Ends of the names of the functions that reviews call.
@@ -102,9 +99,8 @@ struct Place {
     /// The plugin's module, and its instance.
     module: u32,
     instance: u32,
-    /// The instance of the plugin's memory, and its module.
+    /// The instance of the plugin's memory.
     memory: u32,
-    memory_module: u32,
 }
 
 /// Numbers of definitions so far.
@@ -199,7 +195,7 @@ fn is_plain(component: &[u8]) -> Result<bool, BinaryReaderError> {
             Payload::ComponentImportSection(section) => {
                 let imports = section.into_iter().collect::<Result<Vec<_>, _>>()?;
                 let mut names = imports.iter().map(|import| import.name.name);
-                !names.any(|name| name.starts_with("wasi:") || name == NEXT_CHANGE)
+                !names.any(|name| name.starts_with("wasi:") || name == PUT_BACK)
             }
             Payload::ComponentCanonicalSection(section) => {
                 let functions = section.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -574,7 +570,6 @@ impl Place {
             module,
             instance,
             memory,
-            memory_module,
         };
         let is_alone = outline.is_alone(module) && outline.is_alone(memory_module);
         Ok(plugin.filter(|_| is_alone).map(|plugin| (place, plugin)))
@@ -657,13 +652,10 @@ impl<'p> Behind<'p> {
             .list(ComponentValType::Primitive(PrimitiveValType::U8));
         types
             .function()
-            .params([
-                ("memory", ComponentValType::Type(from.types)),
-                ("pages", ComponentValType::Primitive(PrimitiveValType::U32)),
-            ])
-            .result(Some(ComponentValType::Primitive(PrimitiveValType::U64)));
+            .params([("memory", ComponentValType::Type(from.types))])
+            .result(None);
         let mut imports = ComponentImportSection::new();
-        imports.import(NEXT_CHANGE, ComponentTypeRef::Func(from.types + 1));
+        imports.import(PUT_BACK, ComponentTypeRef::Func(from.types + 1));
         let mut aliases = ComponentAliasSection::new();
         aliases.alias(Alias::CoreInstanceExport {
             instance: place.memory,
@@ -673,16 +665,13 @@ impl<'p> Behind<'p> {
         let mut functions = CanonicalFunctionSection::new();
         let options = [wasm_encoder::CanonicalOption::Memory(from.core_memories)];
         functions.lower(from.functions, options);
-        let (host, pristine) = (from.core_instances, from.core_instances + 1);
         let mut instances = InstanceSection::new();
-        instances.export_items([("next", ExportKind::Func, from.core_functions)]);
-        instances.instantiate(place.memory_module, std::iter::empty::<(&str, ModuleArg)>());
+        instances.export_items([("put-back", ExportKind::Func, from.core_functions)]);
         instances.instantiate(
             from.modules,
             [
                 (MEMORY_MODULE, place.memory),
-                ("pristine", pristine),
-                ("host", host),
+                ("host", from.core_instances),
                 ("plugin", place.instance),
             ]
             .map(|(name, instance)| (name, ModuleArg::Instance(instance))),
@@ -697,7 +686,7 @@ impl<'p> Behind<'p> {
         Self {
             from,
             place,
-            keeper: from.core_instances + 2,
+            keeper: from.core_instances + 1,
             depth: 0,
         }
     }
@@ -767,7 +756,7 @@ impl ReencodeComponent for Behind<'_> {
     }
 
     fn instance_index(&mut self, instance: u32) -> u32 {
-        self.moved(instance, self.from.core_instances, 3)
+        self.moved(instance, self.from.core_instances, 2)
     }
 
     fn outer_component_type_index(&mut self, count: u32, kind: u32) -> u32 {
@@ -814,20 +803,18 @@ impl ReencodeComponent for Behind<'_> {
 
 /// Writes the module that puts the plugin back before it calls it.
 fn keeper(plugin: &Stateful<'_>) -> Module {
-    const NEXT: u32 = 0;
+    const PUT_BACK: u32 = 0;
     const MEMORY_INDEX: u32 = 0;
-    const PRISTINE_INDEX: u32 = 1;
+    /// Size of a page of WebAssembly, as a number of bits.
+    const PAGE_BITS: i32 = 16;
     let mut types = TypeSection::new();
-    types
-        .ty()
-        .function([ValType::I32, ValType::I32, ValType::I32], [ValType::I64]);
+    types.ty().function([ValType::I32, ValType::I32], []);
     types.ty().function([], [ValType::I32]);
     let mut imports = ImportSection::new();
     if let Some(memory) = plugin.lent {
         imports.import(MEMORY_MODULE, MEMORY, EntityType::Memory(memory));
-        imports.import("pristine", MEMORY, EntityType::Memory(memory));
     }
-    imports.import("host", "next", EntityType::Function(0));
+    imports.import("host", "put-back", EntityType::Function(0));
     for name in &plugin.called {
         imports.import("plugin", name, EntityType::Function(1));
     }
@@ -848,35 +835,17 @@ fn keeper(plugin: &Stateful<'_>) -> Module {
     for (number, name) in (0..).zip(&plugin.called) {
         functions.function(1);
         exports.export(name, ExportKind::Func, imported + number);
-        let (change, address) = (0, 1);
-        let mut function = Function::new([(1, ValType::I64), (1, ValType::I32)]);
+        let mut function = Function::new([]);
         let mut body = function.instructions();
         for (global, number) in plugin.globals.iter().zip(0..) {
             global.initial.push(&mut body);
             body.global_set(number);
         }
-        body.loop_(BlockType::Empty)
-            // An empty list at the beginning of the memory, and the size of the memory.
-            .i32_const(0)
-            .i32_const(0)
+        body.i32_const(0)
             .memory_size(MEMORY_INDEX)
-            .call(NEXT)
-            .local_tee(change)
-            .i64_eqz()
-            .i32_eqz()
-            .if_(BlockType::Empty)
-            .local_get(change)
-            .i64_const(32)
-            .i64_shr_u()
-            .i32_wrap_i64()
-            .local_tee(address)
-            .local_get(address)
-            .local_get(change)
-            .i32_wrap_i64()
-            .memory_copy(MEMORY_INDEX, PRISTINE_INDEX)
-            .br(1)
-            .end()
-            .end()
+            .i32_const(PAGE_BITS)
+            .i32_shl()
+            .call(PUT_BACK)
             .call(1 + number)
             .end();
         code.function(&function);

@@ -23,7 +23,7 @@ pub mod trim;
 
 pub use componentize::{ComponentizeError, componentize, exports, imports};
 pub use flatten::flattened;
-pub use keep::{NEXT_CHANGE, kept};
+pub use keep::{PUT_BACK, kept};
 pub use lend::{Lent, LentMemory, Wanted, WantedError, lent, memory_import, parted, wanted};
 pub use order::ordered;
 pub use separate::{Separated, SlotError, separate, slots};

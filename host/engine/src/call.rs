@@ -358,7 +358,7 @@ impl Guest {
         let with_grounds = state.is_update;
         let cpu_time = self.limits.cpu_time * linked.runtime.cpu_factor();
         let (mut idle, begun) = linked.instance(state);
-        // A keeper sets the fuel of the call when the plugin begins.
+        // The host sets the fuel of the call when it has put the instance back, and the plugin begins.
         let fuel_at_first = match linked.shelf {
             Some(_) => KEEPER_FUEL,
             None => self.limits.fuel,
@@ -372,6 +372,12 @@ impl Guest {
             &meter,
             None,
         );
+        if linked.shelf.is_some() {
+            // The keeper hands over the whole memory. Then the host sets the plugin's limit.
+            idle.store.set_hostcall_fuel(usize::MAX);
+        }
+        // No page is written from here to `run`, and nothing waits.
+        let before = linked.shelf.as_ref().and_then(Shelf::faults_so_far);
         let outcome = {
             let run = Metered {
                 meter: &meter,
@@ -409,7 +415,9 @@ impl Guest {
             outcome => outcome,
         };
         let shelf = linked.shelf.as_ref();
-        let shelf = shelf.filter(|shelf| outcome.is_ok() && shelf.can_keep(&mut idle));
+        // A call that paused may have run on another thread.
+        let before = before.filter(|_| meter.was_never_paused());
+        let shelf = shelf.filter(|shelf| outcome.is_ok() && shelf.can_keep(&mut idle, before));
         let state = idle.store.data_mut();
         let transcript = state.complete_transcript();
         let stop = outcome.as_ref().err();
@@ -660,7 +668,13 @@ impl Linked {
                 let begun = idle.begin(state);
                 (idle, begun)
             }
-            None => (Idle::new(self.store(state)), Ok(())),
+            None => {
+                let mut idle = Idle::new(self.store(state));
+                let shelf = self.shelf.as_ref();
+                let state = idle.store.data_mut();
+                state.keepable = shelf.map(|shelf| shelf.keepable(state.limits.fuel));
+                (idle, Ok(()))
+            }
         }
     }
 

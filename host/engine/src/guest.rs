@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::images::ImageVerifier;
-use tollgate_component::{NEXT_CHANGE, kept, wanted};
+use tollgate_component::{PUT_BACK, kept, wanted};
 use tollgate_config::lookup::Lookups;
 use tollgate_config::{Access, Capability, Images, Limits, PluginName};
 use tollgate_lookups::Granted;
@@ -594,7 +594,7 @@ fn admit(
             memories += 1;
             continue;
         }
-        if may_have_keeper && name == NEXT_CHANGE {
+        if may_have_keeper && name == PUT_BACK {
             continue;
         }
         let is_optional = matches!(

@@ -1,37 +1,40 @@
 //! Keeps the instance of a call for the next call of the same plugin.
 //!
-//! An instance is kept only if its component has a keeper (`tollgate_component::kept`), which puts it back. The host tells
-//! the keeper which bytes of the plugin's memory were written, and drops instances that a keeper does not put back:
+//! An instance is kept only if its component has a keeper (`tollgate_component::kept`). Before the plugin begins, the keeper sets
+//! its globals and hands its memory to the host, which puts the written pages back. The host drops instances that cannot be
+//! put back:
 //!
 //! - The call ended with a fault.
 //! - The memory has grown.
 //! - More than a megabyte of the memory was written, or more than 32 separate regions.
 //! - The call was about a Secret.
 //!
-//! The keeper uses separate fuel. When the keeper has nothing more to put back, the host sets the fuel of the call. A call
-//! therefore has the same fuel in a new instance and in a kept one.
+//! The host takes what a page began with from a new instance, before the plugin begins there. So an instance that wrote to
+//! a page for the first time in the life of its plugin waits until the next new instance has shown the page's contents.
+//!
+//! The keeper uses separate fuel. When the memory is put back, the host sets the fuel of the call. A call therefore has the same
+//! fuel in a new instance and in a kept one.
 
-use std::num::NonZero;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 
-use tollgate_component::NEXT_CHANGE;
+use tollgate_component::PUT_BACK;
 use wasmtime::component::{Instance, Linker, TypedFunc, WasmList};
 use wasmtime::{ResourceLimiter as _, Store, StoreContextMut};
 
 use super::bindings::types::{Mutation, Verdict};
 use super::fault::Stop;
-use super::pages::Pages;
+use super::pages::{self, Faults, PAGE_BYTES, Pages};
 use super::secrecy::Secrecy;
 use super::state::CallState;
 
-const WASM_PAGE_BYTES: u64 = 64 << 10;
-/// Fuel for the keeper. It copies at most [`MOST_WRITTEN_BYTES`].
+/// Fuel for the keeper, which runs a few instructions.
 pub(super) const KEEPER_FUEL: u64 = 1 << 32;
-/// Fuel that the keeper uses between its last question and the plugin.
-const FUEL_AFTER_LAST_CHANGE: u64 = 5;
+/// Fuel that the keeper uses between the host and the plugin.
+const FUEL_AFTER_HOST: u64 = 1;
 /// A call that writes more loses its instance. The pool gives such memory back, too.
 const MOST_WRITTEN_BYTES: u64 = super::KEEP_RESIDENT_BYTES as u64;
 
@@ -41,8 +44,10 @@ pub(super) struct Keeping {
     pages: Option<Pages>,
     /// Maximum number of kept instances, of all plugins.
     most: u32,
-    /// Maximum number of kept instances of one plugin. More would hardly ever run at the same time.
-    most_of_plugin: usize,
+    /// Number of processors. More instances of one plugin would hardly ever run at the same time.
+    processors: u32,
+    /// Number of plugins that can have kept instances.
+    plugins: AtomicU32,
     kept: AtomicU32,
 }
 
@@ -53,6 +58,7 @@ struct Place(Arc<Keeping>);
 pub(super) struct Shelf {
     keeping: Arc<Keeping>,
     idle: Mutex<Vec<Idle>>,
+    origin: Arc<Mutex<Origin>>,
 }
 
 /// An instance that waits for the next call of its plugin.
@@ -71,23 +77,55 @@ pub(super) struct Functions {
 }
 
 /// What a store knows about an instance that may be kept.
-#[derive(Default)]
 pub(super) struct Keepable {
     /// Fuel of the call.
     fuel: u64,
     /// Fuel that making the instance has used. It counts for each call, as it does for calls that get a new one.
     made_with: u64,
-    /// The addresses of the plugin's memory, from the first question of the keeper on.
+    /// The addresses of the plugin's memory, from the first call on.
     memory: Option<Range<u64>>,
     /// Size of the memory at the beginning, in bytes.
     memory_bytes: usize,
-    /// Number of memories that have been created.
-    memories: u32,
     has_grown: bool,
-    /// Whether the keeper has put everything back for this call.
+    /// Whether everything is put back for this call.
     has_begun: bool,
-    /// What the keeper still has to put back, as parts of the memory.
-    changes: Vec<Range<u64>>,
+    /// What was written, as parts of the memory. `None` in the first call.
+    written: Option<Vec<Range<u64>>>,
+    /// What to put back. `None` if it is not known what the written pages began with.
+    changes: Option<Changes>,
+    origin: Arc<Mutex<Origin>>,
+}
+
+/// What is known about the memory that a plugin begins with.
+#[derive(Default)]
+struct Origin {
+    pristine: Arc<Pristine>,
+    /// Pages that a call wrote to, and whose contents are not known.
+    wanted: BTreeSet<u64>,
+}
+
+/// Pages of the memory that a plugin begins with.
+#[derive(Default)]
+struct Pristine {
+    /// The numbers of the pages, in order.
+    pages: Vec<u64>,
+    /// Their contents, one after the other.
+    contents: Vec<u8>,
+}
+
+/// Regions of an instance's memory that were written, and what they began with.
+struct Changes {
+    pristine: Arc<Pristine>,
+    regions: Vec<Region>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Region {
+    /// Distance from the beginning of the memory, in bytes.
+    at: usize,
+    /// Place within the contents of the pristine pages.
+    from: usize,
+    bytes: usize,
 }
 
 // === impl Keeping ===
@@ -98,7 +136,9 @@ impl Keeping {
         let keeping = || Self {
             pages: Pages::open(),
             most,
-            most_of_plugin: available_parallelism().map_or(1, NonZero::get),
+            processors: available_parallelism()
+                .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX)),
+            plugins: AtomicU32::new(0),
             kept: AtomicU32::new(0),
         };
         (most > 0).then(keeping)
@@ -107,6 +147,12 @@ impl Keeping {
     /// Whether the kernel tells which pages were written.
     pub(super) fn is_possible(&self) -> bool {
         self.pages.is_some()
+    }
+
+    /// Maximum number of idle instances of one plugin: its share, and at least one.
+    fn most_of_plugin(&self) -> usize {
+        let share = self.most / self.plugins.load(Ordering::Relaxed).max(1);
+        share.clamp(1, self.processors) as usize
     }
 
     fn place(self: &Arc<Self>) -> Option<Place> {
@@ -126,16 +172,34 @@ impl Drop for Place {
 
 impl Shelf {
     pub(super) fn new(keeping: Arc<Keeping>) -> Self {
+        keeping.plugins.fetch_add(1, Ordering::Relaxed);
         Self {
             keeping,
             idle: Mutex::default(),
+            origin: Arc::default(),
         }
     }
 
-    /// Takes the instance that was put back last. Its memory is most likely still in the processor's caches.
+    /// What a new instance begins with.
+    pub(super) fn keepable(&self, fuel: u64) -> Keepable {
+        Keepable {
+            fuel,
+            made_with: 0,
+            memory: None,
+            memory_bytes: 0,
+            has_grown: false,
+            has_begun: false,
+            written: None,
+            changes: None,
+            origin: self.origin.clone(),
+        }
+    }
+
+    /// Takes the last instance that can be put back. Its memory is most likely still in the processor's caches.
     pub(super) fn take(&self) -> Option<Idle> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.pop()
+        let ready = idle.iter_mut().rposition(Idle::is_ready)?;
+        Some(idle.remove(ready))
     }
 
     /// Number of idle instances.
@@ -150,21 +214,35 @@ impl Shelf {
         keepable.is_some_and(|keepable| keepable.has_begun)
     }
 
-    /// Decides whether an instance can be kept after a call that ended with an answer, and finds what its keeper has to put
-    /// back. Returns false if the instance has to go.
-    pub(super) fn can_keep(&self, idle: &mut Idle) -> bool {
+    /// The number of page faults of this thread before a call. See [`Shelf::can_keep`].
+    pub(super) fn faults_so_far(&self) -> Option<Faults> {
+        self.keeping.pages.as_ref().and_then(Pages::faults_so_far)
+    }
+
+    /// Decides whether an instance can be kept after a call that ended with an answer, and finds what to put back. Returns false
+    /// if the instance has to go.
+    ///
+    /// `before` is the number of page faults before the call, if this thread alone has run it.
+    pub(super) fn can_keep(&self, idle: &mut Idle, before: Option<Faults>) -> bool {
         let state = idle.store.data_mut();
         let is_open = state.secrecy == Secrecy::Open;
         let Some(keepable) = state.keepable.as_mut().filter(|_| is_open) else {
             return false;
         };
-        let is_as_kept = keepable.has_begun && !keepable.has_grown;
-        let memory = keepable.memory.clone().filter(|_| is_as_kept);
-        let (Some(memory), Some(pages)) = (memory, &self.keeping.pages) else {
+        let (Some(memory), Some(pages)) = (keepable.memory_to_keep(), &self.keeping.pages) else {
             return false;
         };
-        if !pages.written(memory, MOST_WRITTEN_BYTES, &mut keepable.changes) {
-            return false;
+        // Written pages stay written, so they are known already if there is none more.
+        if !pages.has_no_fault_since(before) || keepable.changes.is_none() {
+            keepable.written = pages.written(memory, MOST_WRITTEN_BYTES);
+            let Some(written) = &keepable.written else {
+                return false;
+            };
+            let mut origin = lock(&self.origin);
+            keepable.changes = origin.changes(written);
+            if keepable.changes.is_none() && !origin.can_learn() {
+                return false;
+            }
         }
         if idle.place.is_none() {
             idle.place = self.keeping.place();
@@ -176,14 +254,29 @@ impl Shelf {
     pub(super) fn put(&self, mut kept: Idle) {
         kept.store.data_mut().forget();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < self.keeping.most_of_plugin {
+        if idle.len() < self.keeping.most_of_plugin() {
             idle.push(kept);
-        } else {
-            // It takes longer to drop an instance than others should wait for the lock.
-            drop(idle);
-            drop(kept);
+            return;
         }
+        // One that may never be ready must not take the place of one that is.
+        let surplus = match idle.iter_mut().position(|idle| !idle.is_ready()) {
+            Some(waiting) => std::mem::replace(&mut idle[waiting], kept),
+            None => kept,
+        };
+        // It takes longer to drop an instance than others should wait for the lock.
+        drop(idle);
+        drop(surplus);
     }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        self.keeping.plugins.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn lock(origin: &Mutex<Origin>) -> std::sync::MutexGuard<'_, Origin> {
+    origin.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Idle ===
@@ -197,17 +290,35 @@ impl Idle {
         }
     }
 
+    /// Whether everything can be put back. It may have become known what the pages began with.
+    fn is_ready(&mut self) -> bool {
+        let Some(keepable) = &mut self.store.data_mut().keepable else {
+            return false;
+        };
+        if keepable.changes.is_none()
+            && let Some(written) = &keepable.written
+        {
+            keepable.changes = lock(&keepable.origin).changes(written);
+        }
+        keepable.changes.is_some()
+    }
+
     /// Gives the instance to the next call.
     ///
     /// # Errors
     /// When there is no room for its memory, as for a new instance.
     pub(super) fn begin(&mut self, mut state: CallState) -> wasmtime::Result<()> {
-        let of = &mut self.store.data_mut().keepable;
-        let mut keepable = of.take().unwrap_or_default();
-        let admitted = state.memory_growing(0, keepable.memory_bytes, None);
-        keepable.fuel = state.limits.fuel;
-        keepable.has_begun = false;
-        state.keepable = Some(keepable);
+        let keepable = self.store.data_mut().keepable.take();
+        let memory_bytes = keepable
+            .as_ref()
+            .map_or(0, |keepable| keepable.memory_bytes);
+        let admitted = state.memory_growing(0, memory_bytes, None);
+        let fuel = state.limits.fuel;
+        state.keepable = keepable.map(|keepable| Keepable {
+            fuel,
+            has_begun: false,
+            ..keepable
+        });
         *self.store.data_mut() = state;
         admitted.map(|_| ())
     }
@@ -216,33 +327,38 @@ impl Idle {
 // === impl Keepable ===
 
 impl Keepable {
-    pub(super) fn new(fuel: u64) -> Self {
-        Self {
-            fuel,
-            ..Self::default()
-        }
-    }
-
-    /// What to put back next in a memory at these addresses. `None` if there is nothing more, and the plugin begins.
+    /// What to put back in the memory at these addresses. `None` in a new instance.
     ///
     /// # Errors
-    /// When the plugin has begun: it calls its keeper itself, and would get its fuel again.
-    fn next(&mut self, memory: Range<u64>) -> Result<Option<Range<u64>>, Stop> {
+    /// When the plugin has begun: it calls its keeper itself, and would get its fuel again. When the memory is another one.
+    fn changes(&self, addresses: &Range<u64>) -> Result<Option<&Changes>, Stop> {
         if self.has_begun {
             let what = "it called the code that puts its instance back".to_owned();
             return Err(Stop::Contract(what));
         }
-        let change = self.changes.pop();
-        if change.is_none() {
-            self.memory = Some(memory);
-            self.has_begun = true;
+        match (&self.changes, &self.memory) {
+            (None, None) => Ok(None),
+            (Some(changes), Some(before)) if before == addresses => Ok(Some(changes)),
+            _ => {
+                let what = "its memory is not the one that is to be put back".to_owned();
+                Err(Stop::Contract(what))
+            }
         }
-        Ok(change)
     }
 
-    /// The fuel that a store needs when the plugin begins, so that the call has exactly its fuel.
-    fn fuel_at_beginning(&self) -> u64 {
-        let fuel = self.fuel.saturating_add(FUEL_AFTER_LAST_CHANGE);
+    /// The memory, if it can be put back after the call.
+    fn memory_to_keep(&self) -> Option<Range<u64>> {
+        let memory = self.memory.clone()?;
+        // The size of a memory of 4 GiB does not fit into the list that the keeper hands over.
+        let is_whole = memory.end - memory.start == self.memory_bytes as u64;
+        (self.has_begun && !self.has_grown && is_whole).then_some(memory)
+    }
+
+    /// Notes that everything is put back. Returns the fuel that a store needs now, so that the call has exactly its fuel.
+    fn begins(&mut self, addresses: Range<u64>) -> u64 {
+        self.memory = Some(addresses);
+        self.has_begun = true;
+        let fuel = self.fuel.saturating_add(FUEL_AFTER_HOST);
         fuel.saturating_sub(self.made_with)
     }
 
@@ -251,93 +367,259 @@ impl Keepable {
         self.made_with = KEEPER_FUEL.saturating_sub(fuel_left);
     }
 
-    /// Notes that a memory is created or grows. Returns true for the second memory, which the host added: the keeper copies
-    /// from it, and it does not count as the plugin's.
-    pub(super) fn grows(&mut self, desired: usize) -> bool {
-        if self.memory.is_some() {
-            self.has_grown = true;
-            return false;
+    /// Notes that the memory is created or grows.
+    pub(super) fn grows(&mut self, desired: usize) {
+        match self.memory {
+            Some(_) => self.has_grown = true,
+            None => self.memory_bytes = desired,
         }
-        self.memories += 1;
-        if self.memories == 1 {
-            self.memory_bytes = desired;
-        }
-        self.memories == 2
     }
 }
 
-/// Adds the function that keepers ask.
+// === impl Origin ===
+
+impl Origin {
+    /// Finds what the written regions of a memory began with. `None` if that is not known. Then a new instance will show it.
+    fn changes(&mut self, written: &[Range<u64>]) -> Option<Changes> {
+        let regions = written.iter().map(|region| self.pristine.region(region));
+        let regions: Option<Vec<_>> = regions.collect();
+        if regions.is_none() {
+            let numbers = written.iter().flat_map(page_numbers);
+            self.wanted = numbers.chain(self.pristine.pages.iter().copied()).collect();
+        }
+        Some(Changes {
+            pristine: self.pristine.clone(),
+            regions: regions?,
+        })
+    }
+
+    /// Whether the host remembers as many pages as are wanted.
+    fn can_learn(&self) -> bool {
+        self.wanted.len() as u64 <= MOST_WRITTEN_BYTES / PAGE_BYTES
+    }
+
+    /// Copies the wanted pages from a memory that nothing was written to.
+    fn learn(&mut self, memory: &[u8]) {
+        let can_learn = self.can_learn();
+        let wanted = std::mem::take(&mut self.wanted);
+        if wanted.is_empty() || !can_learn {
+            return;
+        }
+        let page = |number: &u64| {
+            let at = usize::try_from(number * PAGE_BYTES).ok()?;
+            memory.get(at..at + PAGE_BYTES as usize)
+        };
+        let contents: Option<Vec<_>> = wanted.iter().map(page).collect();
+        if let Some(contents) = contents {
+            self.pristine = Arc::new(Pristine {
+                pages: wanted.into_iter().collect(),
+                contents: contents.concat(),
+            });
+        }
+    }
+}
+
+/// The numbers of the pages of a region.
+fn page_numbers(region: &Range<u64>) -> Range<u64> {
+    region.start / PAGE_BYTES..region.end / PAGE_BYTES
+}
+
+// === impl Pristine ===
+
+impl Pristine {
+    /// Finds the contents of a region. `None` if not all of its pages are known.
+    fn region(&self, region: &Range<u64>) -> Option<Region> {
+        let numbers = page_numbers(region);
+        let index = self.pages.binary_search(&numbers.start).ok()?;
+        let many = usize::try_from(numbers.end - numbers.start).ok()?;
+        // They are in order and differ. If the last one is there, so are all between.
+        let last = self.pages.get(index + many.checked_sub(1)?)?;
+        (*last + 1 == numbers.end).then_some(())?;
+        let page = PAGE_BYTES as usize;
+        Some(Region {
+            at: usize::try_from(region.start).ok()?,
+            from: index * page,
+            bytes: many * page,
+        })
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    fn put_back(&self, memory: &Range<u64>) {
+        for region in &self.regions {
+            let contents = &self.pristine.contents[region.from..][..region.bytes];
+            pages::restore(memory, region.at, contents);
+        }
+    }
+}
+
+/// Adds the function that keepers call.
 pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    linker.root().func_wrap(NEXT_CHANGE, next_change)?;
+    linker.root().func_wrap(PUT_BACK, put_back)?;
     Ok(())
 }
 
-/// Says which bytes of the memory to put back. The address is in the upper half of the result, and the number of bytes in the
-/// lower half. 0 stands for no more bytes, and the plugin begins.
-fn next_change(
+/// Puts the plugin's memory back. Then the plugin begins.
+fn put_back(
     mut store: StoreContextMut<'_, CallState>,
-    (memory, pages): (WasmList<u8>, u32),
-) -> wasmtime::Result<(u64,)> {
-    // The list is empty, because its bytes would count as output of the plugin. It tells where the memory begins.
-    let start = memory.as_le_slice(&store).as_ptr().addr() as u64;
-    let memory = start..start + u64::from(pages) * WASM_PAGE_BYTES;
-    let Some(keepable) = &mut store.data_mut().keepable else {
-        wasmtime::bail!("only a keeper may ask what to put back");
+    (memory,): (WasmList<u8>,),
+) -> wasmtime::Result<()> {
+    let content = memory.as_le_slice(&store);
+    let start = content.as_ptr().expose_provenance() as u64;
+    let addresses = start..start + content.len() as u64;
+    let Some(keepable) = &store.data().keepable else {
+        wasmtime::bail!("only a keeper may hand over a memory");
     };
-    if let Some(change) = keepable.next(memory)? {
-        return Ok((change.start << 32 | (change.end - change.start),));
+    match keepable.changes(&addresses)? {
+        Some(changes) => changes.put_back(&addresses),
+        None => lock(&keepable.origin).learn(content),
     }
-    let fuel = keepable.fuel_at_beginning();
-    store.set_fuel(fuel)?;
-    Ok((0,))
+    let state = store.data_mut();
+    let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
+    if let Some(keepable) = &mut state.keepable {
+        let fuel = keepable.begins(addresses);
+        store.set_fuel(fuel)?;
+    }
+    // The memory was more than a plugin may hand to the host.
+    store.set_hostcall_fuel(output_bytes);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn keeping(most: u32, processors: u32) -> Arc<Keeping> {
+        let keeping = Keeping::new(most).expect("it is not 0");
+        Arc::new(Keeping {
+            processors,
+            ..keeping
+        })
+    }
+
+    fn keepable() -> Keepable {
+        Shelf::new(keeping(2, 2)).keepable(1_000)
+    }
+
+    /// A memory of ten pages. Each of its bytes has the number of its page.
+    fn memory() -> Vec<u8> {
+        (0..10).flat_map(|page| [page; 4096]).collect()
+    }
+
     #[test]
-    fn keeper_gets_every_change_once_and_then_the_plugin_begins() {
-        let mut keepable = Keepable::new(1_000);
-        keepable.changes = vec![0..4096, 8192..12_288];
-        let memory = 65_536..131_072;
-        let mut changes = Vec::new();
-        while let Some(change) = keepable.next(memory.clone()).unwrap() {
-            changes.push(change);
-            assert!(!keepable.has_begun);
-        }
-        assert_eq!(changes, [8192..12_288, 0..4096]);
-        assert!(keepable.has_begun);
-        assert_eq!(keepable.memory, Some(memory));
+    fn plugins_share_the_places() {
+        let keeping = keeping(12, 4);
+        let one = Shelf::new(keeping.clone());
+        assert_eq!(keeping.most_of_plugin(), 4, "as many as processors");
+        let more: Vec<_> = (0..5).map(|_| Shelf::new(keeping.clone())).collect();
+        assert_eq!(keeping.most_of_plugin(), 2);
+        let many: Vec<_> = (0..20).map(|_| Shelf::new(keeping.clone())).collect();
+        assert_eq!(keeping.most_of_plugin(), 1, "at least one");
+        drop((one, more, many));
+        assert_eq!(keeping.most_of_plugin(), 4);
+    }
+
+    #[test]
+    fn contents_of_pages_come_from_a_memory_that_is_new() {
+        let mut origin = Origin::default();
+        origin.learn(&memory());
+        let pages = |pages: &[(u64, u64)]| -> Vec<_> {
+            let pages = pages.iter();
+            pages.map(|(at, end)| at * 4096..end * 4096).collect()
+        };
+        assert!(origin.changes(&pages(&[(2, 4), (6, 7)])).is_none());
+        origin.learn(&memory());
+        assert!(origin.changes(&pages(&[(2, 5)])).is_none(), "4 is missing");
+        let changes = origin.changes(&pages(&[(3, 4), (6, 7)])).unwrap();
+        let region = |at: usize, from: usize| Region {
+            at: at * 4096,
+            from: from * 4096,
+            bytes: 4096,
+        };
+        assert_eq!(changes.regions, [region(3, 1), region(6, 2)]);
+        assert_eq!(changes.pristine.contents[4096..8192], [3; 4096]);
+        // What was known stays known.
+        origin.learn(&memory());
+        let changes = origin.changes(&pages(&[(2, 5), (6, 7)])).unwrap();
+        assert_eq!(changes.pristine.pages, [2, 3, 4, 6]);
+        // A page that the memory does not have.
+        assert!(origin.changes(&pages(&[(9, 11)])).is_none());
+        origin.learn(&memory());
+        assert!(origin.changes(&pages(&[(9, 11)])).is_none());
+    }
+
+    #[test]
+    fn memory_that_is_written_everywhere_is_not_copied() {
+        let mut origin = Origin::default();
+        let memory = vec![0; 2 << 20];
+        assert!(origin.changes(&[0..4096, 8192..2 << 20]).is_none());
+        origin.learn(&memory);
+        assert!(origin.pristine.pages.is_empty());
+    }
+
+    #[test]
+    fn written_pages_are_put_back_and_no_others() {
+        let mut origin = Origin::default();
+        assert!(origin.changes(&[4096..12_288, 20_480..24_576]).is_none());
+        origin.learn(&memory());
+        let changes = origin.changes(&[4096..12_288, 20_480..24_576]).unwrap();
+        let mut changed = vec![77_u8; 10 * 4096];
+        let start = changed.as_mut_ptr().expose_provenance() as u64;
+        changes.put_back(&(start..start + 10 * 4096));
+        let firsts: Vec<_> = changed.chunks(4096).map(|page| page[0]).collect();
+        assert_eq!(firsts, [77, 1, 2, 77, 77, 5, 77, 77, 77, 77]);
+        assert!(changed.chunks(4096).all(|page| page == [page[0]; 4096]));
     }
 
     /// It would get its fuel again.
     #[test]
     fn plugin_that_calls_its_keeper_is_stopped() {
-        let mut keepable = Keepable::new(1_000);
-        assert!(keepable.next(0..65_536).unwrap().is_none());
-        let again = keepable.next(0..65_536);
-        assert!(matches!(again, Err(Stop::Contract(_))), "{again:?}");
+        let mut keepable = keepable();
+        assert!(keepable.changes(&(0..65_536)).unwrap().is_none());
+        keepable.begins(0..65_536);
+        let again = keepable.changes(&(0..65_536)).err();
+        assert!(matches!(again, Some(Stop::Contract(_))), "{again:?}");
+    }
+
+    #[test]
+    fn another_memory_is_not_put_back() {
+        let mut keepable = keepable();
+        keepable.begins(65_536..131_072);
+        keepable.has_begun = false;
+        keepable.changes = Some(Changes {
+            pristine: Arc::default(),
+            regions: Vec::new(),
+        });
+        assert!(keepable.changes(&(65_536..131_072)).unwrap().is_some());
+        let other = keepable.changes(&(65_536..196_608)).err();
+        assert!(matches!(other, Some(Stop::Contract(_))), "{other:?}");
     }
 
     #[test]
     fn fuel_of_making_the_instance_counts_for_each_call() {
-        let mut keepable = Keepable::new(1_000);
+        let mut keepable = keepable();
         keepable.is_made(KEEPER_FUEL - 2);
-        assert_eq!(
-            keepable.fuel_at_beginning(),
-            1_000 + FUEL_AFTER_LAST_CHANGE - 2
-        );
+        assert_eq!(keepable.begins(0..65_536), 1_000 + FUEL_AFTER_HOST - 2);
     }
 
     #[test]
-    fn only_the_second_memory_is_not_the_plugins() {
-        let mut keepable = Keepable::new(1_000);
-        assert!(!keepable.grows(65_536));
-        assert!(keepable.grows(65_536));
-        assert!(keepable.next(0..65_536).unwrap().is_none());
-        assert!(!keepable.has_grown && !keepable.grows(131_072));
-        assert!(keepable.has_grown);
-        assert_eq!(keepable.memory_bytes, 65_536);
+    fn memory_that_grows_after_the_beginning_is_not_put_back() {
+        let mut keepable = keepable();
+        keepable.grows(65_536);
+        assert_eq!(keepable.memory_to_keep(), None, "it has not begun");
+        keepable.begins(0..65_536);
+        assert_eq!(keepable.memory_to_keep(), Some(0..65_536));
+        keepable.grows(131_072);
+        assert_eq!(keepable.memory_to_keep(), None);
+    }
+
+    #[test]
+    fn memory_that_is_not_handed_over_as_a_whole_is_not_put_back() {
+        let mut keepable = keepable();
+        keepable.grows(1 << 32);
+        keepable.begins(65_536..65_536);
+        assert_eq!(keepable.memory_to_keep(), None);
     }
 }

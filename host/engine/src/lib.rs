@@ -125,8 +125,6 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 /// than there are threads. An unused warm memory costs its resident bytes and its addresses. If all warm memories
 /// belong to other plugins, a plugin pays for a new mapping in every call.
 const WARM_MEMORIES: u32 = 1024;
-/// Number of memories of a kept instance: the plugin's, and the one that its keeper copies from.
-const MEMORIES_PER_KEPT: u32 = 2;
 /// Factor by which the guest's stack grows for unoptimised code, which keeps its variables on the stack. Most functions
 /// need up to four times the stack, and the loop of an interpreter some thirty times.
 const STACK_FACTOR_ONCE: usize = 64;
@@ -310,12 +308,10 @@ impl Runtime {
         };
         let kept = keeping.as_ref().map_or(0, |_| settings.kept_instances);
         let instances = calls + SPARE_INSTANCES.min(calls) + others;
-        let least = instances.saturating_mul(settings.largest.memories.max(match kept {
-            0 => 0,
-            _ => MEMORIES_PER_KEPT,
-        }));
+        let least = instances.saturating_mul(settings.largest.memories);
         let instances = instances.saturating_add(kept);
-        let least = least.saturating_add(kept.saturating_mul(MEMORIES_PER_KEPT));
+        // A component that has more than one memory is not kept.
+        let least = least.saturating_add(kept);
         let with = |memories: u32| {
             let config = Self::config(settings, instances, memories)?;
             wasmtime::Engine::new(&config)
@@ -357,11 +353,11 @@ impl Runtime {
         let largest = &settings.largest;
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
-            // Each memory that a component imports is an instance, and so are a keeper and the memory that it copies from.
+            // Each memory that a component imports is an instance, and so is a keeper.
             .total_core_instances(instances.saturating_mul(
                 largest.instances.min(PER_COMPONENT)
                     + largest.memories.min(MEMORIES_PER_COMPONENT)
-                    + MEMORIES_PER_KEPT,
+                    + 1,
             ))
             .total_memories(memories)
             .total_tables(instances.saturating_mul(largest.tables))

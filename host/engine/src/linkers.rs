@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tollgate_component::{NEXT_CHANGE, memory_import};
+use tollgate_component::{PUT_BACK, memory_import};
 use tollgate_config::Capability;
 use wasmtime::Module;
 use wasmtime::component::{Component, InstancePre, Linker};
@@ -93,7 +93,7 @@ impl Parts {
     /// Whether instances can be put back after a call.
     pub(super) fn has_keeper(&self, engine: &wasmtime::Engine) -> bool {
         let kind = self.component.component_type();
-        kind.imports(engine).any(|(name, _)| name == NEXT_CHANGE)
+        kind.imports(engine).any(|(name, _)| name == PUT_BACK)
     }
 
     /// Whether an import is one of the memories.

@@ -99,6 +99,11 @@ impl Meter {
         now
     }
 
+    /// Whether the call has run without a pause so far, and so on one thread.
+    pub(super) fn was_never_paused(&self) -> bool {
+        self.paused.get().is_none()
+    }
+
     /// CPU time of the slices that have ended.
     pub(super) fn cpu(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))

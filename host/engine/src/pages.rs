@@ -1,14 +1,28 @@
-//! Asks the kernel which pages of a memory have been written.
+//! Asks the kernel which pages of a memory have been written, and writes to them. Only this file has unsafe code.
 
+use std::cell::Cell;
+use std::ffi::c_long;
 use std::fs::File;
 use std::ops::Range;
 
+use nix::sys::resource::{UsageWho, getrusage};
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
 /// Finds written pages of this process. Needs Linux 6.7 or later.
 pub(super) struct Pages {
     /// `/proc/self/pagemap`.
     map: File,
+    /// Whether a thread that writes to a page for the first time has one more page fault.
+    counts_faults: bool,
+}
+
+/// The number of page faults that a thread had at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Faults(c_long);
+
+thread_local! {
+    /// What this thread read last.
+    static FAULTS: Cell<Option<Faults>> = const { Cell::new(None) };
 }
 
 /// `struct page_region` of Linux.
@@ -43,7 +57,7 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
 const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 /// Maximum number of separate regions.
 const MOST_REGIONS: usize = 32;
 
@@ -54,6 +68,8 @@ impl Pages {
     pub(super) fn open() -> Option<Self> {
         let pages = Self {
             map: File::open("/proc/self/pagemap").ok()?,
+            counts_faults: no_page_is_made_without_a_fault()
+                && Faults::of(UsageWho::RUSAGE_SELF).is_some_and(|faults| faults.0 > 0),
         };
         if rustix::param::page_size() as u64 != PAGE_BYTES {
             return None;
@@ -61,26 +77,32 @@ impl Pages {
         let probe = [0_u8; 2 * PAGE_BYTES as usize];
         let start = probe.as_ptr().addr() as u64;
         let start = start.next_multiple_of(PAGE_BYTES);
-        let mut written = Vec::new();
-        pages
-            .written(start..start + PAGE_BYTES, PAGE_BYTES, &mut written)
-            .then_some(pages)
+        let written = pages.written(start..start + PAGE_BYTES, PAGE_BYTES);
+        written.is_some().then_some(pages)
+    }
+
+    /// The number of page faults that this thread had, at some time up to now. `None` if it says nothing about writes.
+    pub(super) fn faults_so_far(&self) -> Option<Faults> {
+        let read = || self.counts_faults.then(Faults::of_this_thread)?;
+        FAULTS.get().or_else(read)
+    }
+
+    /// Whether this thread had no page fault since it had `before`. Then no page became a written one: such a page has at
+    /// least one fault, when it is written for the first time. This takes a fifth of the time of [`Pages::written`].
+    pub(super) fn has_no_fault_since(&self, before: Option<Faults>) -> bool {
+        let now = self.counts_faults.then(Faults::of_this_thread).flatten();
+        FAULTS.set(now);
+        now.is_some() && now == before
     }
 
     /// Finds the regions of a range of addresses whose pages this process has written, as distances from its start. A page
     /// stays written when its content is put back. A page of zeros that was only read counts as written, too: the kernel can
-    /// put such a page in the place of one that was written (KSM). Returns false if there are too many, or if the kernel fails.
+    /// put such a page in the place of one that was written (KSM). Returns nothing if there are too many, or if the kernel fails.
     #[expect(
         unsafe_code,
         reason = "no safe interface has this system call; it reads page tables, and writes into the regions only"
     )]
-    pub(super) fn written(
-        &self,
-        range: Range<u64>,
-        most_bytes: u64,
-        written: &mut Vec<Range<u64>>,
-    ) -> bool {
-        written.clear();
+    pub(super) fn written(&self, range: Range<u64>, most_bytes: u64) -> Option<Vec<Range<u64>>> {
         let mut regions = [PageRegion::default(); MOST_REGIONS];
         let mut scan = Scan {
             size: size_of::<Scan>() as u64,
@@ -102,16 +124,60 @@ impl Pages {
             ioctl(&self.map, update)
         };
         if scanned.is_err() || scan.walk_end != range.end {
-            return false;
+            return None;
         }
-        for region in regions.iter().take_while(|region| region.end > 0) {
-            if region.start < range.start || region.end > range.end || region.start >= region.end {
-                return false;
-            }
-            written.push(region.start - range.start..region.end - range.start);
-        }
-        true
+        let regions = regions.iter().take_while(|region| region.end > 0);
+        let written = regions.map(|region| {
+            let is_within = region.start >= range.start && region.end <= range.end;
+            let is_one = is_within && region.start < region.end;
+            is_one.then(|| region.start - range.start..region.end - range.start)
+        });
+        written.collect()
     }
+}
+
+/// Writes to the memory of a plugin that does not run. `memory` are its addresses.
+///
+/// # Panics
+/// When the memory does not have these bytes.
+#[expect(
+    unsafe_code,
+    reason = "wasmtime has no safe way to write to the memory of a component, except through the component"
+)]
+pub(super) fn restore(memory: &Range<u64>, at: usize, contents: &[u8]) {
+    let bytes = usize::try_from(memory.end - memory.start).unwrap_or(0);
+    let is_within = at
+        .checked_add(contents.len())
+        .is_some_and(|end| end <= bytes);
+    assert!(is_within, "{} bytes at {at} of {bytes}", contents.len());
+    let start = usize::try_from(memory.start).unwrap_or(0);
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(start + at);
+    // SAFETY: the caller has the addresses from wasmtime, which has checked that the memory of the running store has all of
+    // them, and that they can be written. The memory exists as long as the store, which the caller holds. It is not shared, and
+    // its plugin waits for the caller, so that nothing else reads or writes there. No reference to it is in use. The contents
+    // are in memory of the host.
+    unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), to, contents.len()) };
+}
+
+// === impl Faults ===
+
+impl Faults {
+    fn of_this_thread() -> Option<Self> {
+        Self::of(UsageWho::RUSAGE_THREAD)
+    }
+
+    fn of(who: UsageWho) -> Option<Self> {
+        let usage = getrusage(who).ok()?;
+        let faults = usage.minor_page_faults() + usage.major_page_faults();
+        Some(Self(faults))
+    }
+}
+
+/// Switches off what makes written pages without a fault of the thread that writes: the kernel can put a huge page in the
+/// place of pages of which some were never written. Holds for this process and its children.
+fn no_page_is_made_without_a_fault() -> bool {
+    let disabled = rustix::thread::disable_transparent_huge_pages(true);
+    disabled.is_ok() && rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -119,6 +185,11 @@ mod tests {
     use super::*;
 
     const BYTES: usize = 64 * PAGE_BYTES as usize;
+
+    /// Memory that nobody has touched. The allocator always asks the system for as much.
+    fn untouched() -> Vec<u8> {
+        vec![0; 40 << 20]
+    }
 
     /// A range of whole pages within a vector.
     fn pages_of(memory: &[u8]) -> Range<u64> {
@@ -132,22 +203,16 @@ mod tests {
             eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
             return;
         };
-        // Large allocations of zeros are pages that nobody has touched.
-        let mut memory = vec![0_u8; BYTES << 4];
+        let mut memory = untouched();
         let range = pages_of(&memory);
         let first = usize::try_from(range.start).unwrap() - memory.as_ptr().addr();
-        let mut written = Vec::new();
-        assert!(pages.written(range.clone(), 1 << 20, &mut written));
-        assert!(written.is_empty(), "{written:?}");
+        assert_eq!(pages.written(range.clone(), 1 << 20), Some(Vec::new()));
         for page in [3, 4, 9] {
             memory[first + page * 4096 + 7] = 1;
         }
-        assert!(pages.written(range.clone(), 1 << 20, &mut written));
-        assert_eq!(written, [3 * 4096..5 * 4096, 9 * 4096..10 * 4096]);
-        assert!(
-            !pages.written(range, 2 * 4096, &mut written),
-            "more than two pages"
-        );
+        let two = vec![3 * 4096..5 * 4096, 9 * 4096..10 * 4096];
+        assert_eq!(pages.written(range.clone(), 1 << 20), Some(two));
+        assert_eq!(pages.written(range, 2 * 4096), None, "more than two pages");
     }
 
     #[test]
@@ -156,13 +221,58 @@ mod tests {
             eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
             return;
         };
-        let mut memory = vec![0_u8; 2 * 70 * 4096];
+        let mut memory = untouched();
         let start = (memory.as_ptr().addr() as u64).next_multiple_of(PAGE_BYTES);
         let first = usize::try_from(start).unwrap() - memory.as_ptr().addr();
         for page in 0..65 {
             memory[first + 2 * page * 4096] = 1;
         }
-        let mut written = Vec::new();
-        assert!(!pages.written(start..start + 130 * 4096, 1 << 20, &mut written));
+        assert_eq!(pages.written(start..start + 130 * 4096, 1 << 20), None);
+    }
+
+    #[test]
+    fn first_write_to_a_page_is_a_fault_and_the_second_is_none() {
+        let Some(pages) = Pages::open() else {
+            eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
+            return;
+        };
+        let mut memory = untouched();
+        let range = pages_of(&memory);
+        let first = usize::try_from(range.start).unwrap() - memory.as_ptr().addr();
+        let mut has_fault_if = |write: &mut dyn FnMut(&mut [u8])| {
+            // Another fault of this thread, such as one of its stack, is possible. It does not come again and again.
+            (0..20).all(|_| {
+                let before = pages.faults_so_far();
+                write(&mut memory);
+                !pages.has_no_fault_since(before)
+            })
+        };
+        let mut page = 10;
+        assert!(has_fault_if(&mut |memory| {
+            page += 1;
+            memory[first + page * 4096] = 1;
+        }));
+        assert!(!has_fault_if(&mut |memory| memory[first + 11 * 4096] = 2));
+        assert!(!has_fault_if(&mut |_| {}));
+    }
+
+    #[test]
+    fn another_thread_does_not_answer_for_this_one() {
+        let Some(pages) = Pages::open() else {
+            eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
+            return;
+        };
+        assert!(!pages.has_no_fault_since(None));
+        let here = pages.faults_so_far();
+        let there = std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                // Many faults, so that both numbers differ.
+                std::hint::black_box(vec![1_u8; 40 << 20]);
+                assert!(pages.faults_so_far().is_some() || !pages.counts_faults);
+                pages.has_no_fault_since(here)
+            });
+            there.join().unwrap()
+        });
+        assert!(!there);
     }
 }

@@ -103,9 +103,8 @@ impl CallState {
         // A memory that the component imports is an instance that the plugin did not ask for.
         limits.instances = limits.instances.saturating_add(guest.imported_memories);
         if has_keeper {
-            // The keeper is an instance, and has a memory, that the plugin did not ask for either.
-            limits.instances = limits.instances.saturating_add(2);
-            limits.memories = limits.memories.saturating_add(1);
+            // The keeper is an instance that the plugin did not ask for either.
+            limits.instances = limits.instances.saturating_add(1);
         }
         Self {
             plugin: guest.name.clone(),
@@ -138,7 +137,7 @@ impl CallState {
             wasi: None,
             host_calls: 0,
             transcript: None,
-            keepable: has_keeper.then(|| Keepable::new(guest.limits.fuel)),
+            keepable: None,
         }
     }
 
@@ -217,10 +216,8 @@ impl ResourceLimiter for CallState {
             // value.
             return Ok(false);
         }
-        if let Some(keepable) = &mut self.keepable
-            && keepable.grows(desired)
-        {
-            return Ok(true);
+        if let Some(keepable) = &mut self.keepable {
+            keepable.grows(desired);
         }
         let grown = desired.saturating_sub(current) as u64;
         let wanted_bytes = self.memory_bytes.saturating_add(grown);
