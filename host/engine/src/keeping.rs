@@ -6,7 +6,7 @@
 //!
 //! - The call ended with a fault.
 //! - The memory has grown.
-//! - More than a megabyte of the memory was written, or more than 32 separate regions.
+//! - More than a megabyte of the memory was written, or more than 64 separate regions.
 //! - The call was about a Secret.
 //!
 //! The host takes what a page began with from a new instance, before the plugin begins there. So an instance that wrote to
@@ -238,11 +238,7 @@ impl Shelf {
             let Some(written) = &keepable.written else {
                 return false;
             };
-            let mut origin = lock(&self.origin);
-            keepable.changes = origin.changes(written);
-            if keepable.changes.is_none() && !origin.can_learn() {
-                return false;
-            }
+            keepable.changes = lock(&self.origin).changes(written);
         }
         if idle.place.is_none() {
             idle.place = self.keeping.place();
@@ -379,13 +375,19 @@ impl Keepable {
 // === impl Origin ===
 
 impl Origin {
-    /// Finds what the written regions of a memory began with. `None` if that is not known. Then a new instance will show it.
+    /// Finds what the written regions of a memory began with. `None` if that is not known. Then the next new instance will show
+    /// it.
     fn changes(&mut self, written: &[Range<u64>]) -> Option<Changes> {
         let regions = written.iter().map(|region| self.pristine.region(region));
         let regions: Option<Vec<_>> = regions.collect();
         if regions.is_none() {
-            let numbers = written.iter().flat_map(page_numbers);
-            self.wanted = numbers.chain(self.pristine.pages.iter().copied()).collect();
+            let numbers = || written.iter().flat_map(page_numbers);
+            let known = self.pristine.pages.iter().copied();
+            self.wanted = numbers().chain(known).collect();
+            if self.wanted.len() as u64 > MOST_WRITTEN_BYTES / PAGE_BYTES {
+                // Begin again. Instances that can be put back have what they need.
+                self.wanted = numbers().collect();
+            }
         }
         Some(Changes {
             pristine: self.pristine.clone(),
@@ -393,16 +395,10 @@ impl Origin {
         })
     }
 
-    /// Whether the host remembers as many pages as are wanted.
-    fn can_learn(&self) -> bool {
-        self.wanted.len() as u64 <= MOST_WRITTEN_BYTES / PAGE_BYTES
-    }
-
     /// Copies the wanted pages from a memory that nothing was written to.
     fn learn(&mut self, memory: &[u8]) {
-        let can_learn = self.can_learn();
         let wanted = std::mem::take(&mut self.wanted);
-        if wanted.is_empty() || !can_learn {
+        if wanted.is_empty() {
             return;
         }
         let page = |number: &u64| {
@@ -551,12 +547,23 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_written_everywhere_is_not_copied() {
+    fn host_remembers_a_megabyte_and_begins_again() {
         let mut origin = Origin::default();
         let memory = vec![0; 2 << 20];
-        assert!(origin.changes(&[0..4096, 8192..2 << 20]).is_none());
+        let page = 4096;
+        let first = [0..page, 2 * page..219 * page];
+        let second = [page..2 * page, 245 * page..489 * page];
+        assert!(origin.changes(&first).is_none());
         origin.learn(&memory);
-        assert!(origin.pristine.pages.is_empty());
+        let changes = origin.changes(&first).unwrap();
+        assert!(origin.changes(&second).is_none());
+        origin.learn(&memory);
+        assert!(origin.changes(&second).is_some());
+        assert!(origin.pristine.contents.len() <= 1 << 20);
+        assert!(origin.changes(&first).is_none());
+        // What was found before still is what it was.
+        assert_eq!(changes.regions.len(), 2);
+        assert_eq!(changes.pristine.pages.len(), 218);
     }
 
     #[test]

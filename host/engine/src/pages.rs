@@ -58,8 +58,8 @@ const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// Maximum number of separate regions.
-const MOST_REGIONS: usize = 32;
+/// Maximum number of separate regions. wasmtime's pool leaves up to 32 in a memory that it gives to the next instance.
+const MOST_REGIONS: usize = 64;
 
 // === impl Pages ===
 

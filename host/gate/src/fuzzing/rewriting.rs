@@ -89,7 +89,7 @@ const FUEL: u64 = 1_000_000;
 /// plugin.
 const INSTANTIATION_FUEL: u64 = 64;
 /// Number of calls of each kind in kept instances.
-const CALLS_IN_KEPT: u32 = 3;
+const CALLS_IN_KEPT: u32 = 5;
 /// Memory difference that is tolerated, in bytes. Exceptions in `configure` leave objects on the plugin's heap, and a
 /// snapshot does not contain that heap.
 const HEAP_BYTES: u64 = 1 << 20;
