@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
 use tollgate_component::PUT_BACK;
@@ -197,15 +197,14 @@ impl Shelf {
 
     /// Takes the last instance that can be put back. Its memory is most likely still in the processor's caches.
     pub(super) fn take(&self) -> Option<Idle> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         let ready = idle.iter_mut().rposition(Idle::is_ready)?;
         Some(idle.remove(ready))
     }
 
     /// Number of idle instances.
     pub(super) fn len(&self) -> usize {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.len()
+        lock(&self.idle).len()
     }
 
     /// Whether the keeper has run in a call. No component that gets a keeper can run without it.
@@ -249,7 +248,7 @@ impl Shelf {
     /// Keeps an instance for the next call.
     pub(super) fn put(&self, mut kept: Idle) {
         kept.store.data_mut().forget();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         if idle.len() < self.keeping.most_of_plugin() {
             idle.push(kept);
             return;
@@ -271,8 +270,8 @@ impl Drop for Shelf {
     }
 }
 
-fn lock(origin: &Mutex<Origin>) -> std::sync::MutexGuard<'_, Origin> {
-    origin.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Idle ===

@@ -184,31 +184,53 @@ fn no_page_is_made_without_a_fault() -> bool {
 mod tests {
     use super::*;
 
-    const BYTES: usize = 64 * PAGE_BYTES as usize;
-
-    /// Memory that nobody has touched. The allocator always asks the system for as much.
-    fn untouched() -> Vec<u8> {
-        vec![0; 40 << 20]
+    /// What asks the kernel, and a memory with 130 pages that nobody has touched. `None` if the kernel does not tell.
+    fn untouched() -> Option<(Pages, Memory)> {
+        let Some(pages) = Pages::open() else {
+            eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
+            return None;
+        };
+        // The allocator always asks the system for as much.
+        let bytes = vec![0; 40 << 20];
+        let start = (bytes.as_ptr().addr() as u64).next_multiple_of(PAGE_BYTES);
+        let first = usize::try_from(start).unwrap() - bytes.as_ptr().addr();
+        Some((
+            pages,
+            Memory {
+                bytes,
+                start,
+                first,
+            },
+        ))
     }
 
-    /// A range of whole pages within a vector.
-    fn pages_of(memory: &[u8]) -> Range<u64> {
-        let start = (memory.as_ptr().addr() as u64).next_multiple_of(PAGE_BYTES);
-        start..start + (BYTES as u64 - PAGE_BYTES)
+    struct Memory {
+        bytes: Vec<u8>,
+        /// Address of the first page.
+        start: u64,
+        /// Place of the first page.
+        first: usize,
+    }
+
+    impl Memory {
+        fn range(&self) -> Range<u64> {
+            self.start..self.start + 130 * PAGE_BYTES
+        }
+
+        fn write(&mut self, page: usize) {
+            self.bytes[self.first + page * 4096 + 7] += 1;
+        }
     }
 
     #[test]
     fn finds_pages_that_were_written_and_no_others() {
-        let Some(pages) = Pages::open() else {
-            eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
+        let Some((pages, mut memory)) = untouched() else {
             return;
         };
-        let mut memory = untouched();
-        let range = pages_of(&memory);
-        let first = usize::try_from(range.start).unwrap() - memory.as_ptr().addr();
+        let range = memory.range();
         assert_eq!(pages.written(range.clone(), 1 << 20), Some(Vec::new()));
         for page in [3, 4, 9] {
-            memory[first + page * 4096 + 7] = 1;
+            memory.write(page);
         }
         let two = vec![3 * 4096..5 * 4096, 9 * 4096..10 * 4096];
         assert_eq!(pages.written(range.clone(), 1 << 20), Some(two));
@@ -217,29 +239,24 @@ mod tests {
 
     #[test]
     fn reports_too_many_regions() {
-        let Some(pages) = Pages::open() else {
-            eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
+        let Some((pages, mut memory)) = untouched() else {
             return;
         };
-        let mut memory = untouched();
-        let start = (memory.as_ptr().addr() as u64).next_multiple_of(PAGE_BYTES);
-        let first = usize::try_from(start).unwrap() - memory.as_ptr().addr();
-        for page in 0..65 {
-            memory[first + 2 * page * 4096] = 1;
+        for page in 0..MOST_REGIONS {
+            memory.write(2 * page);
         }
-        assert_eq!(pages.written(start..start + 130 * 4096, 1 << 20), None);
+        let regions = pages.written(memory.range(), 1 << 20);
+        assert_eq!(regions.map(|regions| regions.len()), Some(MOST_REGIONS));
+        memory.write(2 * MOST_REGIONS);
+        assert_eq!(pages.written(memory.range(), 1 << 20), None);
     }
 
     #[test]
     fn first_write_to_a_page_is_a_fault_and_the_second_is_none() {
-        let Some(pages) = Pages::open() else {
-            eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
+        let Some((pages, mut memory)) = untouched() else {
             return;
         };
-        let mut memory = untouched();
-        let range = pages_of(&memory);
-        let first = usize::try_from(range.start).unwrap() - memory.as_ptr().addr();
-        let mut has_fault_if = |write: &mut dyn FnMut(&mut [u8])| {
+        let mut has_fault_if = |write: &mut dyn FnMut(&mut Memory)| {
             // Another fault of this thread, such as one of its stack, is possible. It does not come again and again.
             (0..20).all(|_| {
                 let before = pages.faults_so_far();
@@ -250,16 +267,15 @@ mod tests {
         let mut page = 10;
         assert!(has_fault_if(&mut |memory| {
             page += 1;
-            memory[first + page * 4096] = 1;
+            memory.write(page);
         }));
-        assert!(!has_fault_if(&mut |memory| memory[first + 11 * 4096] = 2));
+        assert!(!has_fault_if(&mut |memory| memory.write(11)));
         assert!(!has_fault_if(&mut |_| {}));
     }
 
     #[test]
     fn another_thread_does_not_answer_for_this_one() {
-        let Some(pages) = Pages::open() else {
-            eprintln!("SKIPPED: the kernel has no PAGEMAP_SCAN");
+        let Some((pages, _)) = untouched() else {
             return;
         };
         assert!(!pages.has_no_fault_since(None));
