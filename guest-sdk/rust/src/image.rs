@@ -240,8 +240,9 @@ impl std::error::Error for ImageError {}
 /// part of the path.
 fn looks_like_host(component: &str) -> bool {
     component == "localhost"
-        || component.contains(['.', ':'])
-        || component.contains(|c: char| c.is_ascii_uppercase())
+        || component
+            .bytes()
+            .any(|byte| matches!(byte, b'.' | b':' | b'A'..=b'Z'))
 }
 
 fn host_of(text: &str) -> Result<String, ImageError> {
@@ -303,15 +304,27 @@ fn is_path(path: &str) -> bool {
 
 /// Whether this is lower-case letters and digits, separated by a dot, one or two underscores, or any number of dashes.
 fn is_path_component(component: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let separators = component
-        .split(|c: char| c.is_ascii() && is_word(c as u8))
-        .filter(|separator| !separator.is_empty());
-    component.bytes().next().is_some_and(is_word)
-        && component.bytes().last().is_some_and(is_word)
-        && separators.into_iter().all(|separator| {
-            matches!(separator, "." | "_" | "__") || separator.bytes().all(|byte| byte == b'-')
-        })
+    let mut rest = component.as_bytes();
+    // Each turn takes a separator away, and the word behind it. The first word has no separator.
+    loop {
+        let word = rest.iter().take_while(|byte| is_word(**byte)).count();
+        rest = &rest[word..];
+        if word == 0 {
+            return false;
+        }
+        let length = match rest {
+            [] => return true,
+            [b'_', b'_', ..] => 2,
+            [b'.' | b'_', ..] => 1,
+            _ => rest.iter().take_while(|byte| **byte == b'-').count(),
+        };
+        rest = &rest[length..];
+    }
+}
+
+/// Whether a word of a path can have this byte.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
 fn is_tag(tag: &str) -> bool {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError};
 use tollgate_json::document::{Account, NoRoom};
 use wasmtime::component::Instance;
-use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline};
+use wasmtime::{PoolConcurrencyLimitError, Store};
 
 use super::access::Asking;
 use super::answer::{Answer, RawAnswer};
@@ -20,9 +20,8 @@ use super::guest::{ConfiguredBy, Guest, Linked};
 use super::keeping::{Idle, KEEPER_FUEL, Shelf};
 use super::meter::{Meter, Metered};
 use super::secrecy::Secrecy;
-use super::state::{CallState, Subject};
+use super::state::{CallState, Subject, Time};
 use super::tenants::Admitted;
-use super::ticker::Running;
 use tollgate_admission::Phase;
 use tollgate_admission::access::Question;
 use tollgate_admission::images::Question as ImageQuestion;
@@ -357,27 +356,27 @@ impl Guest {
         state.transcript = answers.map(|_| Transcript::default());
         let with_grounds = state.is_update;
         let cpu_time = self.limits.cpu_time * linked.runtime.cpu_factor();
+        state.time = Some(Time {
+            meter: meter.clone(),
+            cpu_time,
+            deadline,
+            rest: engine.rest,
+            _running: None,
+        });
         let (mut idle, begun) = linked.instance(state);
         // The host sets the fuel of the call when it has put the instance back, and the plugin begins.
         let fuel_at_first = match linked.shelf {
             Some(_) => KEEPER_FUEL,
             None => self.limits.fuel,
         };
-        linked.arm(
-            &mut idle.store,
-            engine,
-            fuel_at_first,
-            cpu_time,
-            deadline,
-            &meter,
-            None,
-        );
+        arm(&mut idle.store, fuel_at_first);
         if linked.shelf.is_some() {
             // The keeper hands over the whole memory. Then the host sets the plugin's limit.
             idle.store.set_hostcall_fuel(usize::MAX);
         }
         // No page is written from here to `run`, and nothing waits.
-        let before = linked.shelf.as_ref().and_then(Shelf::faults_so_far);
+        let shelf = linked.shelf.as_ref();
+        let before = shelf.and_then(|shelf| shelf.faults_so_far());
         let outcome = {
             let run = Metered {
                 meter: &meter,
@@ -414,10 +413,9 @@ impl Guest {
             }
             outcome => outcome,
         };
-        let shelf = linked.shelf.as_ref();
+        let shelf = shelf.filter(|_| outcome.is_ok());
         // A call that paused may have run on another thread.
         let before = before.filter(|_| meter.was_never_paused());
-        let shelf = shelf.filter(|shelf| outcome.is_ok() && shelf.can_keep(&mut idle, before));
         let state = idle.store.data_mut();
         let transcript = state.complete_transcript();
         let stop = outcome.as_ref().err();
@@ -512,7 +510,7 @@ impl Guest {
             is_reused: false,
         };
         if let Some(shelf) = shelf {
-            shelf.put(idle);
+            shelf.keep(idle, before);
         }
         report
     }
@@ -663,7 +661,7 @@ impl Linked {
     /// Takes a kept instance for a call, or creates a store for a new one. Also returns whether there is room for the memory
     /// of the kept instance.
     fn instance(&self, state: CallState) -> (Idle, wasmtime::Result<()>) {
-        match self.shelf.as_ref().and_then(Shelf::take) {
+        match self.shelf.as_ref().and_then(|shelf| shelf.take()) {
             Some(mut idle) => {
                 let begun = idle.begin(state);
                 (idle, begun)
@@ -681,54 +679,26 @@ impl Linked {
     fn store(&self, state: CallState) -> Store<CallState> {
         let mut store = Store::new(&self.runtime.wasmtime, state);
         store.limiter(|state| state);
-        store
-    }
-
-    /// Sets every limit of a store, before the instructions of a call.
-    ///
-    /// The epoch moves while the store exists, if `running` is given. Otherwise the caller takes care of that.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "all of them differ between a call and a session of the loader"
-    )]
-    fn arm(
-        &self,
-        store: &mut Store<CallState>,
-        engine: &Engine,
-        fuel: u64,
-        cpu_time: Duration,
-        deadline: Instant,
-        meter: &Arc<Meter>,
-        running: Option<Running>,
-    ) {
-        let output_bytes = usize::try_from(store.data().limits.output_bytes).unwrap_or(usize::MAX);
-        store.set_fuel(fuel).expect("the engine meters fuel");
         // Compiled code keeps its fuel count in a local variable until it calls, returns or runs out of fuel. The
         // interval makes it run out now and then, so a call that a clock ends has reported some of its fuel.
         store
             .fuel_async_yield_interval(Some(FUEL_BETWEEN_YIELDS))
             .expect("the engine meters fuel");
-        store.set_hostcall_fuel(output_bytes);
-        store.set_epoch_deadline(1);
-        let (meter, rest) = (meter.clone(), engine.rest);
-        store.epoch_deadline_callback(move |_| {
-            let _for_as_long_as_the_store = &running;
-            if meter.tick() >= cpu_time {
-                return Err(Stop::Cpu.into());
-            }
-            if Instant::now() >= deadline {
-                return Err(Stop::Wall.into());
-            }
-            Ok(UpdateDeadline::YieldCustom(
-                1,
-                if rest.is_zero() {
-                    Box::pin(tokio::task::yield_now())
-                } else {
-                    Box::pin(tokio::time::sleep(rest))
-                },
-            ))
+        store.epoch_deadline_callback(|store| match &store.data().time {
+            Some(time) => time.tick(),
+            // Code runs in calls and sessions only, and they have a limit.
+            None => Err(Stop::Cpu.into()),
         });
+        store
     }
+}
+
+/// Sets the limits of a store that are not in its state, before the instructions of a call.
+fn arm(store: &mut Store<CallState>, fuel: u64) {
+    let output_bytes = usize::try_from(store.data().limits.output_bytes).unwrap_or(usize::MAX);
+    store.set_fuel(fuel).expect("the engine meters fuel");
+    store.set_hostcall_fuel(output_bytes);
+    store.set_epoch_deadline(1);
 }
 
 /// A store for `describe` or `configure`, metered like the store of a call.
@@ -751,20 +721,18 @@ impl LoadSession {
         // The loader keeps the store to take a snapshot of it.
         let linked = guest.linked.load();
         let has_keeper = linked.shelf.is_some();
-        let state = CallState::new(guest, has_keeper, engine, None, Account::unlimited());
-        let running = Some(linked.runtime.ticker.running());
+        let mut state = CallState::new(guest, has_keeper, engine, None, Account::unlimited());
         // No `Metered` is polled here, so a tick charges wall-clock time. That is the same as CPU time in a process
         // that does nothing else.
+        state.time = Some(Time {
+            meter: meter.clone(),
+            cpu_time: time,
+            deadline: began + time,
+            rest: engine.rest,
+            _running: Some(linked.runtime.ticker.running()),
+        });
         let mut store = linked.store(state);
-        linked.arm(
-            &mut store,
-            engine,
-            fuel,
-            time,
-            began + time,
-            &meter,
-            running,
-        );
+        arm(&mut store, fuel);
         Self {
             store,
             meter,

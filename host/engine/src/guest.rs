@@ -60,7 +60,7 @@ pub(super) struct Linked {
     pub(super) mutate: Option<Export<(), (Mutation,)>>,
     pub(super) validate: Option<Export<(), (Verdict,)>>,
     /// The kept instances; `None` if the component has no keeper.
-    pub(super) shelf: Option<Shelf>,
+    pub(super) shelf: Option<Arc<Shelf>>,
 }
 
 /// How a fresh instance gets its settings.
@@ -235,7 +235,7 @@ impl Linked {
             lifecycle,
             mutate,
             validate,
-            shelf: keeping.map(Shelf::new),
+            shelf: keeping.map(|keeping| Arc::new(Shelf::new(keeping))),
         })
     }
 }
@@ -489,7 +489,7 @@ impl Guest {
     #[must_use]
     pub fn idle_instances(&self) -> usize {
         let linked = self.linked.load();
-        linked.shelf.as_ref().map_or(0, Shelf::len)
+        linked.shelf.as_ref().map_or(0, |shelf| shelf.len())
     }
 
     /// Whether the code is only there until the optimised code is ready.

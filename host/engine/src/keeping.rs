@@ -15,6 +15,8 @@
 //! The keeper uses separate fuel. When the memory is put back, the host sets the fuel of the call. A call therefore has the same
 //! fuel in a new instance and in a kept one.
 
+mod batch;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,6 +32,8 @@ use super::fault::Stop;
 use super::pages::{self, Faults, PAGE_BYTES, Pages};
 use super::secrecy::Secrecy;
 use super::state::CallState;
+
+pub use batch::together;
 
 /// Fuel for the keeper, which runs a few instructions.
 pub(super) const KEEPER_FUEL: u64 = 1 << 32;
@@ -59,6 +63,14 @@ pub(super) struct Shelf {
     keeping: Arc<Keeping>,
     idle: Mutex<Vec<Idle>>,
     origin: Arc<Mutex<Origin>>,
+}
+
+/// A call that has ended, and its instance, which may be kept.
+struct EndedCall {
+    shelf: Arc<Shelf>,
+    idle: Idle,
+    /// The number of page faults before the call. `None` if the memory has to be looked at anyway.
+    before: Option<Faults>,
 }
 
 /// An instance that waits for the next call of its plugin.
@@ -197,6 +209,14 @@ impl Shelf {
 
     /// Takes the last instance that can be put back. Its memory is most likely still in the processor's caches.
     pub(super) fn take(&self) -> Option<Idle> {
+        let taken = self.take_ready();
+        if taken.is_none() && batch::end_if_it_has_one_of(self) {
+            return self.take_ready();
+        }
+        taken
+    }
+
+    fn take_ready(&self) -> Option<Idle> {
         let mut idle = lock(&self.idle);
         let ready = idle.iter_mut().rposition(Idle::is_ready)?;
         Some(idle.remove(ready))
@@ -213,41 +233,43 @@ impl Shelf {
         keepable.is_some_and(|keepable| keepable.has_begun)
     }
 
-    /// The number of page faults of this thread before a call. See [`Shelf::can_keep`].
+    /// The number of page faults of this thread before a call. See [`Shelf::keep`].
     pub(super) fn faults_so_far(&self) -> Option<Faults> {
         self.keeping.pages.as_ref().and_then(Pages::faults_so_far)
     }
 
-    /// Decides whether an instance can be kept after a call that ended with an answer, and finds what to put back. Returns false
-    /// if the instance has to go.
+    /// Keeps an instance for the next call, if that is possible. The call has ended with an answer.
     ///
     /// `before` is the number of page faults before the call, if this thread alone has run it.
-    pub(super) fn can_keep(&self, idle: &mut Idle, before: Option<Faults>) -> bool {
+    pub(super) fn keep(self: &Arc<Self>, mut idle: Idle, before: Option<Faults>) {
         let state = idle.store.data_mut();
         let is_open = state.secrecy == Secrecy::Open;
-        let Some(keepable) = state.keepable.as_mut().filter(|_| is_open) else {
-            return false;
+        let Some(keepable) = state.keepable.as_ref().filter(|_| is_open) else {
+            return;
         };
-        let (Some(memory), Some(pages)) = (keepable.memory_to_keep(), &self.keeping.pages) else {
-            return false;
-        };
-        // Written pages stay written, so they are known already if there is none more.
-        if !pages.has_no_fault_since(before) || keepable.changes.is_none() {
-            keepable.written = pages.written(memory, MOST_WRITTEN_BYTES);
-            let Some(written) = &keepable.written else {
-                return false;
-            };
-            keepable.changes = lock(&self.origin).changes(written);
+        let is_known = keepable.changes.is_some();
+        if keepable.memory_to_keep().is_none() {
+            return;
         }
         if idle.place.is_none() {
             idle.place = self.keeping.place();
         }
-        idle.place.is_some()
+        if idle.place.is_none() {
+            return;
+        }
+        idle.store.data_mut().forget();
+        let call = EndedCall {
+            shelf: self.clone(),
+            idle,
+            before: before.filter(|_| is_known),
+        };
+        if let Some(call) = batch::add(call) {
+            let now = self.keeping.pages.as_ref().and_then(Pages::faults_now);
+            call.end(now);
+        }
     }
 
-    /// Keeps an instance for the next call.
-    pub(super) fn put(&self, mut kept: Idle) {
-        kept.store.data_mut().forget();
+    fn put(&self, kept: Idle) {
         let mut idle = lock(&self.idle);
         if idle.len() < self.keeping.most_of_plugin() {
             idle.push(kept);
@@ -261,6 +283,31 @@ impl Shelf {
         // It takes longer to drop an instance than others should wait for the lock.
         drop(idle);
         drop(surplus);
+    }
+}
+
+// === impl EndedCall ===
+
+impl EndedCall {
+    /// Puts the instance on its shelf if it can be put back. Otherwise drops it. `now` is the number of page faults that this
+    /// thread had at some time after the call.
+    fn end(mut self, now: Option<Faults>) {
+        // Written pages stay written, so they are known already if there is none more.
+        let is_known = now.is_some() && now == self.before;
+        if is_known || self.finds_written_pages().is_some() {
+            self.shelf.put(self.idle);
+        }
+    }
+
+    /// Finds what to put back. `None` if the instance has to go.
+    fn finds_written_pages(&mut self) -> Option<()> {
+        let keepable = self.idle.store.data_mut().keepable.as_mut()?;
+        let memory = keepable.memory_to_keep()?;
+        let pages = self.shelf.keeping.pages.as_ref()?;
+        let written = pages.written(memory, MOST_WRITTEN_BYTES)?;
+        keepable.changes = lock(&self.shelf.origin).changes(&written);
+        keepable.written = Some(written);
+        Some(())
     }
 }
 

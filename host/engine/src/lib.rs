@@ -67,6 +67,7 @@ pub use fault::{Abort, Fault, Stop};
 pub use fault::{UNLOADED, kinds};
 pub use grounds::Grounds;
 pub use guest::{ConfiguredBy, Guest, GuestError, Interfaces};
+pub use keeping::together;
 pub use meter::Spent;
 pub use offload::Offload;
 pub use reads::{Read, ReadDocument, Reads};

@@ -1,13 +1,14 @@
 //! Defines the data that a store holds during one call.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_admission::review::request::{AdmissionRequest, Operation};
 use tollgate_config::{Limits, PluginName};
 use tollgate_json::document::{Account, Json, NoRoom};
 use tollgate_lookups::Granted;
-use wasmtime::ResourceLimiter;
+use wasmtime::{ResourceLimiter, UpdateDeadline};
 
 use super::access::Asking;
 use super::answers::Transcript;
@@ -17,8 +18,10 @@ use super::grounds::{Depth, Grounds};
 use super::guest::Guest;
 use super::images;
 use super::keeping::Keepable;
+use super::meter::Meter;
 use super::reads::Reads;
 use super::secrecy::Secrecy;
+use super::ticker::Running;
 use super::wasi::Wasi;
 use super::{Clock, Engine};
 
@@ -73,6 +76,19 @@ pub struct CallState {
     pub(super) transcript: Option<Transcript>,
     /// What is known about the instance, if it may be kept.
     pub(super) keepable: Option<Keepable>,
+    /// The limits of time. None while no code may run.
+    pub(super) time: Option<Time>,
+}
+
+/// The limits of time of a call, or of a session of the loader.
+pub(super) struct Time {
+    pub(super) meter: Arc<Meter>,
+    pub(super) cpu_time: Duration,
+    pub(super) deadline: Instant,
+    /// The pause after each tick. Zero means that the call only yields.
+    pub(super) rest: Duration,
+    /// The epoch moves as long as the state has this. Without it, the caller takes care of that.
+    pub(super) _running: Option<Running>,
 }
 
 // === impl Subject ===
@@ -81,6 +97,28 @@ impl Subject {
     /// Whether the user changes an object that exists. The grounds of an answer count only then.
     pub(super) fn is_update(&self) -> bool {
         self.request.received().operation == Operation::Update
+    }
+}
+
+// === impl Time ===
+
+impl Time {
+    /// Decides at a tick whether the code may go on.
+    pub(super) fn tick(&self) -> wasmtime::Result<UpdateDeadline> {
+        if self.meter.tick() >= self.cpu_time {
+            return Err(Stop::Cpu.into());
+        }
+        if Instant::now() >= self.deadline {
+            return Err(Stop::Wall.into());
+        }
+        Ok(UpdateDeadline::YieldCustom(
+            1,
+            if self.rest.is_zero() {
+                Box::pin(tokio::task::yield_now())
+            } else {
+                Box::pin(tokio::time::sleep(self.rest))
+            },
+        ))
     }
 }
 
@@ -138,6 +176,7 @@ impl CallState {
             host_calls: 0,
             transcript: None,
             keepable: None,
+            time: None,
         }
     }
 
@@ -182,6 +221,7 @@ impl CallState {
         self.annotations = Vec::new();
         self.refused = None;
         self.transcript = None;
+        self.time = None;
     }
 
     /// Charges bytes that the plugin hands to the host.

@@ -21,6 +21,7 @@ mod scan;
 mod select;
 mod write;
 
+pub(crate) use json::is_same_name;
 pub use json::{Json, Number, Object, sensible_capacity};
 pub use lazy::index_within;
 pub use level::{Level, Shown};

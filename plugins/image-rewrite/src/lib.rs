@@ -92,8 +92,14 @@ impl Mutate for ImageRewrite {
                 let Some(rewritten) = self.rewrites.apply(&reference) else {
                     continue;
                 };
-                let container = at.parent().unwrap_or_default();
-                let name = pod.text(container.child("name"));
+                // A subresource cannot change the metadata.
+                let annotates = self.annotate_original && !is_subresource;
+                let name = if is_update || annotates {
+                    let container = at.parent().unwrap_or_default();
+                    pod.text(container.child("name"))
+                } else {
+                    None
+                };
                 if is_update
                     && image_before(review.old_object(), list, name.as_deref()).as_ref()
                         == Some(&image)
@@ -102,8 +108,7 @@ impl Mutate for ImageRewrite {
                     continue;
                 }
                 patch = patch.replace(at, rewritten.to_string());
-                // A subresource cannot change the metadata.
-                if let Some(name) = name.filter(|_| self.annotate_original && !is_subresource) {
+                if let Some(name) = name.filter(|_| annotates) {
                     let key = format!("{ORIGINAL}/{name}");
                     patch = patch.set(pod, pointer!["metadata", "annotations", key], image);
                 }

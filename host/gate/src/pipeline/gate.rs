@@ -1,6 +1,7 @@
 //! The gate that the server calls: turns a request body into a reply.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
@@ -16,7 +17,7 @@ use tollgate_admission::search::Search;
 use tollgate_admission::trace::Observed;
 use tollgate_admission::{Body, Call, Endpoint, Gate, Readiness, Reply};
 use tollgate_config::{DecisionLimits, Mode};
-use tollgate_engine::{Clock, Engine, Fault};
+use tollgate_engine::{Clock, Engine, Fault, together};
 use tollgate_json::document::{Account, NoRoom, Room};
 use tollgate_telemetry::metrics::Metrics;
 
@@ -273,17 +274,19 @@ impl Pipeline {
         let only = call.plugin.as_deref();
         let (reports, patch, audits, comparisons, passed_over) = match call.endpoint {
             Endpoint::Mutate => {
-                match mutate(
-                    engine,
-                    &self.metrics,
-                    plugins,
-                    only,
-                    &request,
-                    call.deadline,
-                    self.max_depth,
-                )
-                .await
-                {
+                let mutated = {
+                    let mutating = pin!(mutate(
+                        engine,
+                        &self.metrics,
+                        plugins,
+                        only,
+                        &request,
+                        call.deadline,
+                        self.max_depth,
+                    ));
+                    together(mutating).await
+                };
+                match mutated {
                     Ok(mutated) => (
                         mutated.reports,
                         mutated.patch,
@@ -305,16 +308,18 @@ impl Pipeline {
                 }
             }
             Endpoint::Validate => {
-                match validate(
-                    engine,
-                    &self.metrics,
-                    plugins,
-                    only,
-                    &request,
-                    call.deadline,
-                )
-                .await
-                {
+                let validated = {
+                    let validating = pin!(validate(
+                        engine,
+                        &self.metrics,
+                        plugins,
+                        only,
+                        &request,
+                        call.deadline,
+                    ));
+                    together(validating).await
+                };
+                match validated {
                     Ok(validated) => (
                         validated.reports,
                         Vec::new(),

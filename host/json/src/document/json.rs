@@ -149,16 +149,12 @@ impl Json {
             (Self::Number(left), Self::Number(right)) => left.equivalent(right),
             (Self::Text(left), Self::Text(right)) => left == right,
             (Self::Array(left), Self::Array(right)) if left.has_same_text(right) => true,
-            (Self::Object(left), Self::Object(right)) if left.has_same_text(right) => true,
             (Self::Array(left), Self::Array(right)) => {
                 left.len() == right.len()
                     && left.iter().zip(right.iter()).all(|(l, r)| l.equivalent(r))
             }
             (Self::Object(left), Self::Object(right)) => {
-                left.len() == right.len()
-                    && left
-                        .iter()
-                        .all(|(name, l)| right.get(name).is_some_and(|r| l.equivalent(r)))
+                have_same_members(left, right, Self::equivalent)
             }
             _ => false,
         }
@@ -225,13 +221,39 @@ impl PartialEq for Json {
         match (self, other) {
             (Self::Text(left), Self::Text(right)) => left == right,
             (Self::Array(left), Self::Array(right)) => left == right,
-            (Self::Object(left), Self::Object(right)) => left == right,
+            (Self::Object(left), Self::Object(right)) => have_same_members(left, right, Self::eq),
             _ => false,
         }
     }
 }
 
 impl Eq for Json {}
+
+/// Whether two objects have the same names with the same values, in any order. Most have them in the same order, and then no
+/// name is looked up.
+fn have_same_members(
+    left: &Level<Object>,
+    right: &Level<Object>,
+    are_same: impl Fn(&Json, &Json) -> bool,
+) -> bool {
+    if left.has_same_text(right) {
+        return true;
+    }
+    let (left, right): (&Object, &Object) = (left, right);
+    let in_right = |index, name: &Arc<str>| match right.get_index(index) {
+        Some((other, value)) if is_same_name(name, other) => Some(value),
+        _ => right.get(name),
+    };
+    left.len() == right.len()
+        && left.iter().enumerate().all(|(index, (name, value))| {
+            in_right(index, name).is_some_and(|other| are_same(value, other))
+        })
+}
+
+/// Whether two names are equal. Copies of an object share their names.
+pub(crate) fn is_same_name(left: &Arc<str>, right: &Arc<str>) -> bool {
+    Arc::ptr_eq(left, right) || left == right
+}
 
 /// Shows the type and the size of the value, never its content: `{:?}` must not carry a value into a log.
 impl fmt::Debug for Json {

@@ -141,13 +141,13 @@ impl Json {
     /// When the text is not a JSON Pointer.
     pub fn at(&self, pointer: &str) -> Result<Option<&Json>, PointerError> {
         Pointer::check(pointer)?;
-        Ok(self.walk(tokens(pointer)))
+        Ok(self.walk(pointer))
     }
 
     /// Returns the value at a pointer.
     #[must_use]
     pub fn lookup(&self, pointer: &Pointer) -> Option<&Json> {
-        self.walk(pointer.tokens())
+        self.walk(&pointer.0)
     }
 
     /// Returns the member or element that a token names in this value.
@@ -163,10 +163,18 @@ impl Json {
         }
     }
 
-    fn walk<'p>(&self, tokens: impl Iterator<Item = Cow<'p, str>>) -> Option<&Json> {
+    /// Returns the value at a pointer that is well-formed.
+    fn walk(&self, pointer: &str) -> Option<&Json> {
+        if has_escape(pointer) {
+            return tokens(pointer).try_fold(self, |here, token| here.child(&token));
+        }
         let mut here = self;
-        for token in tokens {
-            here = here.child(&token)?;
+        let mut rest = pointer.strip_prefix('/');
+        while let Some(text) = rest {
+            // Names are short, and for them this loop is faster than `split`.
+            let end = text.bytes().position(|byte| byte == b'/');
+            here = here.child(&text[..end.unwrap_or(text.len())])?;
+            rest = end.map(|end| &text[end + 1..]);
         }
         Some(here)
     }
@@ -245,6 +253,9 @@ mod tests {
                 expected.to_string(),
                 "{pointer}"
             );
+        }
+        for pointer in ["//", "/foo/", "/foo//0", "/foo/0/", "/foo/2", "/fo"] {
+            assert_eq!(document.at(pointer).unwrap(), None, "{pointer}");
         }
         assert_eq!(document.at("/foo/0").unwrap().unwrap().to_text(), "\"bar\"");
         assert!(document.at("").unwrap().unwrap().as_object().is_some());
