@@ -5,6 +5,7 @@
 //! may keep it, and may show it to people who must not read the object.
 
 mod costs;
+mod kept;
 mod ring;
 mod search;
 
@@ -23,6 +24,7 @@ use tollgate_config::FailurePolicy;
 use tollgate_config::Mode;
 
 pub use costs::costs;
+pub use kept::KeptDecision;
 pub use ring::Ring;
 pub use search::search;
 

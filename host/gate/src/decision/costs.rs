@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::search::since;
-use super::{Called, Decision};
+use super::{Called, KeptDecision};
 
 /// The calls of one plugin.
 #[derive(Default)]
@@ -21,16 +21,14 @@ struct Calls {
 
 /// Returns the cost of each plugin, the plugin with the most CPU time first.
 #[must_use]
-pub fn costs(kept: &[(u64, Arc<Decision>)]) -> Value {
+pub fn costs(kept: &[(u64, Arc<KeptDecision>)]) -> Value {
     let mut plugins: BTreeMap<&str, Calls> = BTreeMap::new();
     for (_, decision) in kept {
         // A plugin that an exception kept from being called cost nothing.
-        for called in decision
-            .plugins
-            .iter()
-            .filter(|called| !called.is_excepted())
-        {
-            plugins.entry(&called.name).or_default().add(called);
+        for (name, called) in decision.names().zip(decision.parts()) {
+            if !called.is_excepted() {
+                plugins.entry(name).or_default().add(&called);
+            }
         }
     }
     let total: u64 = plugins.values().map(Calls::total).sum();

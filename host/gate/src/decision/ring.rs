@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_config::DecisionLimits;
 
-use super::Decision;
+use super::{Decision, KeptDecision};
 
 /// A buffer that keeps the last decisions and drops the oldest ones.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Kept<T> {
 struct Entry<T> {
     /// Later decisions have higher numbers.
     number: u64,
-    decision: Arc<Decision>,
+    decision: Arc<KeptDecision>,
     /// Data kept with the decision. Its size does not count.
     with: T,
     bytes: u64,
@@ -60,8 +60,12 @@ impl<T: Clone> Ring<T> {
     /// Adds a decision, and drops the oldest ones to make room for it. A decision that is larger than the whole ring is
     /// not kept.
     pub fn push(&self, decision: Decision, with: T) {
+        if !self.is_on() {
+            return;
+        }
+        let decision = KeptDecision::of(decision);
         let bytes = decision.bytes() as u64;
-        if !self.is_on() || bytes > self.limits.max_bytes {
+        if bytes > self.limits.max_bytes {
             return;
         }
         let mut entry = Entry {
@@ -91,14 +95,14 @@ impl<T: Clone> Ring<T> {
 
     /// The kept decisions, newest first.
     #[must_use]
-    pub fn recent(&self) -> Vec<(Arc<Decision>, T)> {
+    pub fn recent(&self) -> Vec<(Arc<KeptDecision>, T)> {
         let kept = self.lock();
         kept.entries.iter().rev().map(Entry::shared).collect()
     }
 
     /// The kept decisions with their numbers, newest first. A number stays with its decision, and is not used again.
     #[must_use]
-    pub fn numbered(&self) -> Vec<(u64, Arc<Decision>)> {
+    pub fn numbered(&self) -> Vec<(u64, Arc<KeptDecision>)> {
         let kept = self.lock();
         let entries = kept.entries.iter().rev();
         let numbered = entries.map(|entry| (entry.number, entry.decision.clone()));
@@ -110,7 +114,7 @@ impl<T: Clone> Ring<T> {
     /// If no review has this uid, returns the decisions of all reviews whose uid begins with it. For that, `uid` needs
     /// at least four bytes.
     #[must_use]
-    pub fn of(&self, uid: &str) -> Vec<(Arc<Decision>, T)> {
+    pub fn of(&self, uid: &str) -> Vec<(Arc<KeptDecision>, T)> {
         let same = self.those(|known| known == uid);
         if same.is_empty() && uid.len() >= SHORTEST_PREFIX_BYTES {
             return self.those(|known| known.starts_with(uid));
@@ -118,11 +122,11 @@ impl<T: Clone> Ring<T> {
         same
     }
 
-    fn those(&self, has: impl Fn(&str) -> bool) -> Vec<(Arc<Decision>, T)> {
+    fn those(&self, has: impl Fn(&str) -> bool) -> Vec<(Arc<KeptDecision>, T)> {
         let kept = self.lock();
         let entries = kept.entries.iter().rev();
         entries
-            .filter(|entry| has(&entry.decision.uid))
+            .filter(|entry| has(&entry.decision.about().uid))
             .map(Entry::shared)
             .collect()
     }
@@ -135,7 +139,7 @@ impl<T: Clone> Ring<T> {
 // === impl Entry ===
 
 impl<T: Clone> Entry<T> {
-    fn shared(&self) -> (Arc<Decision>, T) {
+    fn shared(&self) -> (Arc<KeptDecision>, T) {
         (self.decision.clone(), self.with.clone())
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tollgate_admission::search::{Search, Subject};
 
-use super::Decision;
+use super::{Decision, KeptDecision};
 
 /// Returns the selected decisions, newest first, and how many there are. `overview` writes one of them.
 #[must_use]
 pub fn search(
-    kept: &[(u64, Arc<Decision>)],
+    kept: &[(u64, Arc<KeptDecision>)],
     search: &Search,
     overview: impl Fn(&Decision) -> Value,
 ) -> Value {
@@ -24,7 +24,7 @@ pub fn search(
         .by_ref()
         .take(search.limit)
         .map(|(number, decision)| {
-            let mut value = overview(decision);
+            let mut value = overview(&decision.whole());
             value["number"] = json!(number);
             value
         })
@@ -41,7 +41,8 @@ pub fn search(
     })
 }
 
-fn is_selected(decision: &Decision, search: &Search) -> bool {
+fn is_selected(kept: &KeptDecision, search: &Search) -> bool {
+    let decision = kept.about();
     let subject = Subject {
         uid: &decision.uid,
         user: &decision.user,
@@ -50,12 +51,13 @@ fn is_selected(decision: &Decision, search: &Search) -> bool {
         name: &decision.name,
         verdict: &decision.verdict,
     };
-    let plugins = decision.plugins.iter().map(|called| &*called.name);
-    search.selects(&subject, plugins)
+    search.selects(&subject, kept.names().map(|name| &**name))
 }
 
 /// The time of the oldest kept decision.
-pub(super) fn since(kept: &[(u64, Arc<Decision>)]) -> Value {
+pub(super) fn since(kept: &[(u64, Arc<KeptDecision>)]) -> Value {
     let oldest = kept.last();
-    oldest.map_or(Value::Null, |(_, oldest)| json!(**oldest)["time"].take())
+    oldest.map_or(Value::Null, |(_, oldest)| {
+        json!(oldest.about())["time"].take()
+    })
 }

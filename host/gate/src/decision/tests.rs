@@ -140,6 +140,94 @@ fn truncates_long_names_and_many_places() {
     );
 }
 
+/// The part of a plugin that gave a verdict and nothing more.
+fn plain(mode: Mode, failure_policy: FailurePolicy, ended: Ended) -> Called {
+    let report = Report {
+        mode,
+        failure_policy,
+        warnings: Vec::new(),
+        annotations: Vec::new(),
+        ..report(ended)
+    };
+    Called {
+        fuel: 1_234,
+        reused: 2,
+        cpu_milliseconds: 0.012,
+        milliseconds: 0.034,
+        changed: Places::default(),
+        conflicts: Vec::new(),
+        existing: None,
+        reinvoked: None,
+        ..Called::of(&report, Some(3))
+    }
+}
+
+#[test]
+fn kept_decisions_lose_nothing() {
+    let mut decision = decision("a");
+    let (enforce, fail) = (Mode::Enforce, FailurePolicy::Fail);
+    let part = || plain(enforce, fail, Ended::Allowed);
+    decision.plugins = vec![
+        part(),
+        Called::of(&report(Ended::Allowed), None),
+        Called {
+            digest: None,
+            rule: None,
+            ..plain(Mode::Warn, FailurePolicy::Ignore, Ended::Unchanged)
+        },
+        plain(Mode::Audit, fail, Ended::Patched),
+        Called {
+            annotations: 1,
+            ..part()
+        },
+        Called {
+            changed: Places {
+                pointers: Vec::new(),
+                more: 1,
+            },
+            ..part()
+        },
+        Called {
+            excepted: Some(String::new()),
+            ..part()
+        },
+        Called {
+            rollout: Some("new version".into()),
+            ..part()
+        },
+        Called {
+            reinvoked: Some("unchanged".into()),
+            ..part()
+        },
+        // As a later version may have it.
+        Called {
+            mode: "dry-run".into(),
+            ..part()
+        },
+        Called {
+            rule: Some(usize::MAX),
+            ..part()
+        },
+    ];
+    assert_eq!(KeptDecision::of(decision.clone()).whole(), decision);
+}
+
+#[test]
+fn plain_parts_take_a_fifth_of_the_memory() {
+    let empty = KeptDecision::of(decision("a")).bytes();
+    for mode in [Mode::Enforce, Mode::Warn, Mode::Audit] {
+        for failure_policy in [FailurePolicy::Fail, FailurePolicy::Ignore] {
+            for ended in [Ended::Allowed, Ended::Unchanged, Ended::Patched] {
+                let part = plain(mode, failure_policy, ended);
+                let mut decision = decision("a");
+                decision.plugins = vec![part.clone()];
+                let bytes = KeptDecision::of(decision).bytes() - empty;
+                assert!(5 * bytes <= part.bytes(), "{bytes} bytes for {part:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn ring_evicts_oldest_over_count_limit() {
     let ring = Ring::new(limits(2, 1 << 20));
@@ -149,7 +237,7 @@ fn ring_evicts_oldest_over_count_limit() {
     let uids: Vec<String> = ring
         .recent()
         .iter()
-        .map(|(decision, ())| decision.uid.clone())
+        .map(|(decision, ())| decision.about().uid.clone())
         .collect();
     assert_eq!(uids, ["b", "c"]);
     assert!(ring.of("a").is_empty());
@@ -158,7 +246,7 @@ fn ring_evicts_oldest_over_count_limit() {
 
 #[test]
 fn ring_evicts_oldest_over_byte_limit() {
-    let one = decision("a").bytes() as u64;
+    let one = KeptDecision::of(decision("a")).bytes() as u64;
     let ring = Ring::new(limits(1000, 3 * one));
     for _ in 0..10 {
         ring.push(decision("a"), ());
@@ -216,7 +304,9 @@ fn finds_decision_by_uid_prefix() {
     }
     let found = |uid: &str| -> Vec<String> {
         let found = ring.of(uid).into_iter();
-        found.map(|(decision, ())| decision.uid.clone()).collect()
+        found
+            .map(|(decision, ())| decision.about().uid.clone())
+            .collect()
     };
     assert_eq!(found(uids[0]), [uids[0]]);
     assert_eq!(found("705ab4f5"), [uids[1], uids[0]], "newest first");

@@ -556,14 +556,14 @@ impl Gate for Pipeline {
                 let recent = self.decisions.recent();
                 let overview = recent
                     .iter()
-                    .map(|(decision, _)| record::overview(decision));
+                    .map(|(decision, _)| record::overview(&decision.whole()));
                 overview.collect()
             }
             Some(uid) => {
                 let same = self.decisions.of(uid);
                 let whole = same
                     .iter()
-                    .map(|(decision, plugins)| record::whole(decision, plugins.upgrade()));
+                    .map(|(decision, plugins)| record::whole(decision.whole(), plugins.upgrade()));
                 whole.collect()
             }
         };

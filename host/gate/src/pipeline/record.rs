@@ -78,8 +78,7 @@ pub(super) fn overview(decision: &Decision) -> Value {
 }
 
 /// Builds the whole record. The reasons why plugins were not called are known only while the plugin set is in use.
-pub(super) fn whole(decision: &Decision, plugins: Option<Arc<PluginSet>>) -> Value {
-    let mut decision = decision.clone();
+pub(super) fn whole(mut decision: Decision, plugins: Option<Arc<PluginSet>>) -> Value {
     if let Some(plugins) = plugins {
         decision.not_called = not_called(&decision, &plugins);
     }
