@@ -10,6 +10,8 @@ use tollgate_tests::wat;
 
 /// Number of reviews, one after the other and at the same time.
 const REVIEWS: usize = 40;
+/// Number of plugins with the code of each hoarder. A review has more calls than the host decides about at once.
+const COPIES: usize = 3;
 
 /// A validator that denies with what it finds in its state, and changes that state.
 struct Hoarder {
@@ -133,6 +135,10 @@ const HOARDERS: &[Hoarder] = &[
 // === impl Hoarder ===
 
 impl Hoarder {
+    fn name_of(&self, copy: usize) -> String {
+        format!("{}-{copy}", self.name)
+    }
+
     fn module(&self) -> Vec<u8> {
         let mut text = format!(
             r#"{}
@@ -162,8 +168,10 @@ async fn start(kept_instances: u32) -> Server {
     let mut configuration = Configuration::new()
         .with("engine.answerCache", 0)
         .with("engine.keptInstances", kept_instances);
-    for hoarder in HOARDERS {
-        configuration.plugin_of(hoarder.name, &hoarder.module(), json!({}));
+    for copy in 0..COPIES {
+        for hoarder in HOARDERS {
+            configuration.plugin_of(&hoarder.name_of(copy), &hoarder.module(), json!({}));
+        }
     }
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
@@ -209,9 +217,10 @@ async fn calls_find_no_state_of_earlier_calls() {
         );
         return;
     }
-    for hoarder in HOARDERS {
-        let shown = server.plugin_status(hoarder.name).await;
-        let (name, fate) = (hoarder.name, hoarder.fate);
+    let all = (0..COPIES).flat_map(|copy| HOARDERS.iter().map(move |one| (one, copy)));
+    for (hoarder, copy) in all {
+        let (name, fate) = (hoarder.name_of(copy), hoarder.fate);
+        let shown = server.plugin_status(&name).await;
         assert_eq!(shown["keepsInstances"], fate != Fate::New, "{name}");
         let idle = shown["idleInstances"].as_u64();
         assert_eq!(

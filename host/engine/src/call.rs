@@ -333,7 +333,7 @@ impl Guest {
             }
         };
 
-        // The store does not outlive this guard, which is dropped after it.
+        // No code runs in the store when this guard is dropped.
         let _running = linked.runtime.ticker.running_call();
         let meter = Arc::new(Meter::start_at(permitted));
         let mut state = CallState::new(

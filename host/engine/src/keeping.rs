@@ -286,6 +286,16 @@ impl Shelf {
     }
 }
 
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        self.keeping.plugins.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 // === impl EndedCall ===
 
 impl EndedCall {
@@ -309,16 +319,6 @@ impl EndedCall {
         keepable.written = Some(written);
         Some(())
     }
-}
-
-impl Drop for Shelf {
-    fn drop(&mut self) {
-        self.keeping.plugins.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Idle ===

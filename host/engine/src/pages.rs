@@ -83,8 +83,10 @@ impl Pages {
 
     /// The number of page faults that this thread had, at some time up to now. `None` if it says nothing about writes.
     pub(super) fn faults_so_far(&self) -> Option<Faults> {
-        let read = || self.counts_faults.then(Faults::of_this_thread)?;
-        FAULTS.get().or_else(read)
+        if !self.counts_faults {
+            return None;
+        }
+        FAULTS.get().or_else(Faults::of_this_thread)
     }
 
     /// The number of page faults that this thread has had. If it had as many before, no page became a written one since then:

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use super::{EndedCall, Shelf};
 use crate::pages::Pages;
 
-/// Maximum number of instances that wait in a batch.
-const MOST_CALLS: usize = 64;
+/// Number of calls after which a batch ends. It is small, because the instances of its calls serve no other call until then, and
+/// because a page fault makes the host look at the memories of all of them.
+const MOST_CALLS: usize = 8;
 
 thread_local! {
     /// `None` unless a future of [`together`] runs on this thread.
@@ -22,8 +23,8 @@ thread_local! {
 /// Ends the batch of this thread when it is dropped.
 struct Open;
 
-/// Runs a future that calls plugins. The instances of these calls are kept together: whenever the future pauses, and when it
-/// ends.
+/// Runs a future that calls plugins. The instances of these calls are kept together: after each [`MOST_CALLS`] calls, whenever
+/// the future pauses, and when it ends.
 pub fn together<F: Future>(mut future: Pin<&mut F>) -> impl Future<Output = F::Output> {
     poll_fn(move |context| {
         let _open = Open::new();
@@ -33,13 +34,22 @@ pub fn together<F: Future>(mut future: Pin<&mut F>) -> impl Future<Output = F::O
 
 /// Adds a call to the batch of this thread. Returns it if there is no batch, or if the memory has to be looked at anyway.
 pub(super) fn add(call: EndedCall) -> Option<EndedCall> {
-    BATCH.with_borrow_mut(|batch| match batch {
-        Some(calls) if call.before.is_some() && calls.len() < MOST_CALLS => {
+    let is_full = BATCH.with_borrow_mut(|batch| match batch {
+        Some(calls) if call.before.is_some() => {
             calls.push(call);
+            Ok(calls.len() >= MOST_CALLS)
+        }
+        _ => Err(call),
+    });
+    match is_full {
+        Ok(is_full) => {
+            if is_full {
+                end(Some(Vec::new()));
+            }
             None
         }
-        _ => Some(call),
-    })
+        Err(call) => Some(call),
+    }
 }
 
 /// Ends the batch if it has an instance of this shelf. Returns whether it had one.
