@@ -89,9 +89,8 @@ impl Pages {
         FAULTS.get().or_else(Faults::of_this_thread)
     }
 
-    /// The number of page faults that this thread has had. If it had as many before, no page became a written one since then:
-    /// such a page has at least one fault, when it is written for the first time. This takes a fifth of the time of
-    /// [`Pages::written`]. `None` if the number says nothing about writes.
+    /// The number of page faults that this thread has had. If it had as many before, no page became a written one since then. The
+    /// first write to a page has at least one fault. This takes a fifth of the time of [`Pages::written`]. `None` if the number says nothing about writes.
     pub(super) fn faults_now(&self) -> Option<Faults> {
         let now = self.counts_faults.then(Faults::of_this_thread).flatten();
         FAULTS.set(now);

@@ -23,8 +23,8 @@ thread_local! {
 /// Ends the batch of this thread when it is dropped.
 struct Open;
 
-/// Runs a future that calls plugins. The instances of these calls are kept together: after each [`MOST_CALLS`] calls, whenever
-/// the future pauses, and when it ends.
+/// Runs a future that calls plugins. The instances of these calls are kept together: after eight calls, whenever the future
+/// pauses, and when it ends.
 pub fn together<F: Future>(mut future: Pin<&mut F>) -> impl Future<Output = F::Output> {
     poll_fn(move |context| {
         let _open = Open::new();
