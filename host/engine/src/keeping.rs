@@ -304,13 +304,13 @@ impl EndedCall {
     fn end(mut self, now: Option<Faults>) {
         // Written pages stay written, so they are known already if there is none more.
         let is_known = now.is_some() && now == self.before;
-        if is_known || self.finds_written_pages().is_some() {
+        if is_known || self.find_written_pages().is_some() {
             self.shelf.put(self.idle);
         }
     }
 
-    /// Finds what to put back. `None` if the instance has to go.
-    fn finds_written_pages(&mut self) -> Option<()> {
+    /// Finds what to put back. Returns `None` if the instance has to go.
+    fn find_written_pages(&mut self) -> Option<()> {
         let keepable = self.idle.store.data_mut().keepable.as_mut()?;
         let memory = keepable.memory_to_keep()?;
         let pages = self.shelf.keeping.pages.as_ref()?;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::{EndedCall, Shelf};
 use crate::pages::Pages;
 
-/// Number of calls after which a batch ends. It is small, because the instances of its calls serve no other call until then, and
-/// because a page fault makes the host look at the memories of all of them.
+/// Number of calls after which a batch ends. The number is small for two reasons. The instances of these calls serve no other call
+/// until then. And after a page fault, the host looks at the memories of all of them.
 const MOST_CALLS: usize = 8;
 
 thread_local! {
