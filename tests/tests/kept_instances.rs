@@ -167,7 +167,10 @@ impl Hoarder {
 async fn start(kept_instances: u32) -> Server {
     let mut configuration = Configuration::new()
         .with("engine.answerCache", 0)
-        .with("engine.keptInstances", kept_instances);
+        .with("engine.keptInstances", kept_instances)
+        // Calls of forty reviews at once take turns, and a machine that does much else has little time for them.
+        .with("limits.timeout", "20s")
+        .with("requests.defaultTimeout", "30s");
     for copy in 0..COPIES {
         for hoarder in HOARDERS {
             configuration.plugin_of(&hoarder.name_of(copy), &hoarder.module(), json!({}));

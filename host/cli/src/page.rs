@@ -68,7 +68,7 @@ impl ShowPage {
     }
 
     async fn serve(self) -> anyhow::Result<ExitCode> {
-        let page = LocalPage::bind(self.listen).await;
+        let page = LocalPage::bind(self.listen);
         let page = page.context("cannot serve the page (--listen)")?;
         let fleet = Fleet {
             service: self.service,

@@ -36,6 +36,7 @@ mod budget;
 mod connection;
 mod exchange;
 mod inspect;
+mod listener;
 mod page;
 mod places;
 mod probes;
@@ -174,10 +175,9 @@ impl<G: Gate> Server<G> {
             .map_err(BindError::Tls)?;
         let certificates =
             Arc::new(certificates.registered_with(listen.registered_authorities.clone()));
-        let (listener, local_address) = bind("listen", listen.address).await?;
-        let (admin_listener, admin_address) = bind("admin.listen", listen.admin.listen).await?;
-        let (probes_listener, probes_address) =
-            bind("probes.listen", listen.probes_address).await?;
+        let (listener, local_address) = bind("listen", listen.address)?;
+        let (admin_listener, admin_address) = bind("admin.listen", listen.admin.listen)?;
+        let (probes_listener, probes_address) = bind("probes.listen", listen.probes_address)?;
         let shared = Arc::new(Shared::new(
             Arc::clone(&gate),
             requests,
@@ -345,7 +345,7 @@ impl<G> std::fmt::Debug for Server<G> {
     }
 }
 
-async fn bind(
+fn bind(
     setting: &'static str,
     address: SocketAddr,
 ) -> Result<(TcpListener, SocketAddr), BindError> {
@@ -354,7 +354,7 @@ async fn bind(
         address,
         source,
     };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let listener = listener::listen(address).map_err(failed)?;
     let local_address = listener.local_addr().map_err(failed)?;
     Ok((listener, local_address))
 }

@@ -18,8 +18,8 @@ use tokio::net::TcpListener;
 
 use super::access::Access;
 use super::{MAX_CONNECTIONS, READING, site};
-use crate::bounded;
 use crate::page::Page;
+use crate::{bounded, listener};
 
 /// The source of the page's content.
 pub trait Source: Send + Sync + 'static {
@@ -83,12 +83,12 @@ impl LocalPage {
     /// # Errors
     ///
     /// Fails if the address is not a loopback address or is not free.
-    pub async fn bind(address: SocketAddr) -> Result<Self, LocalPageError> {
+    pub fn bind(address: SocketAddr) -> Result<Self, LocalPageError> {
         if !address.ip().to_canonical().is_loopback() {
             return Err(LocalPageError::NotLoopback(address));
         }
         let failed = |source| LocalPageError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = listener::listen(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self {
             listener,

@@ -196,7 +196,7 @@ impl PageSource for Replicas {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn local_page_answers_behind_its_secret_alone() {
-    let page = LocalPage::bind(([127, 0, 0, 1], 0).into()).await;
+    let page = LocalPage::bind(([127, 0, 0, 1], 0).into());
     let page = page.expect("the address is free");
     let url = page.url();
     let top = url.strip_suffix("page/").expect("the page").to_owned();
@@ -264,7 +264,7 @@ async fn local_page_answers_behind_its_secret_alone() {
 #[tokio::test]
 async fn local_page_refuses_addresses_beyond_the_machine() {
     for address in ["0.0.0.0:0", "[::]:0", "10.0.0.1:0"] {
-        let refused = LocalPage::bind(address.parse().expect("an address")).await;
+        let refused = LocalPage::bind(address.parse().expect("an address"));
         assert!(
             matches!(refused, Err(LocalPageError::NotLoopback(_))),
             "{address}"
