@@ -15,9 +15,11 @@
 //! that a review runs lies together in few pages of memory. Functions that only a table leads to follow; most of them
 //! report errors.
 //!
-//! The component names the functions of `lifecycle`, so they stay, but their bodies become `unreachable`. These
-//! functions no longer need `post-return`, which would be looked up for every instance. Names and other custom sections
-//! are removed, because they refer to the old function indices.
+//! The component names the functions of `lifecycle`, so they stay, but their bodies become `unreachable`. Names and other
+//! custom sections are removed, because they refer to the old function indices.
+//!
+//! No function keeps its `post-return`, in which a plugin frees the memory of its answer. The next call begins with the
+//! memory of the snapshot, so nobody would use what was freed. The host then enters the plugin once for a call, not twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -72,18 +74,8 @@ struct Renumber<'k> {
     numbers: HashMap<u32, u32>,
 }
 
-/// Functions of `lifecycle` that will never be called again.
-#[derive(Default)]
-struct Done<'c> {
-    names: HashSet<&'c str>,
-    /// Indices of the functions in the component.
-    functions: HashSet<u32>,
-}
-
 /// Removes `post-return` from lifted functions.
-struct WithoutPostReturn<'d> {
-    of: &'d HashSet<u32>,
-}
+struct WithoutPostReturn;
 
 /// Error: the code refers to a function that does not exist.
 #[derive(Debug, thiserror::Error)]
@@ -107,14 +99,11 @@ pub fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
         match piece {
             Piece::Module(module) => trimmed.section(&RawSection {
                 id: ComponentSectionId::CoreModule.into(),
-                data: &trim_module(module, &done.names)?,
+                data: &trim_module(module, &done)?,
             }),
             Piece::Canonical(section) => {
                 let mut functions = CanonicalFunctionSection::new();
-                let mut without = WithoutPostReturn {
-                    of: &done.functions,
-                };
-                without.parse_component_canonical_section(&mut functions, section)?;
+                WithoutPostReturn.parse_component_canonical_section(&mut functions, section)?;
                 trimmed.section(&functions)
             }
             Piece::Other { id, data } => trimmed.section(&RawSection { id, data }),
@@ -145,11 +134,11 @@ fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
 ///
 /// The component aliases each of them exactly once, as component tools do to lift a function, and no core module
 /// imports it.
-fn only_lifted<'c>(outline: &Outline<'c>) -> Result<Done<'c>, BinaryReaderError> {
-    let mut once = HashMap::new();
+fn only_lifted<'c>(outline: &Outline<'c>) -> Result<HashSet<&'c str>, BinaryReaderError> {
+    let mut once = HashSet::new();
     let mut others = HashSet::new();
     for alias in &outline.aliases {
-        if is_lifecycle(alias.name) && once.insert(alias.name, alias.function).is_some() {
+        if is_lifecycle(alias.name) && !once.insert(alias.name) {
             others.insert(alias.name);
         }
     }
@@ -162,11 +151,8 @@ fn only_lifted<'c>(outline: &Outline<'c>) -> Result<Done<'c>, BinaryReaderError>
             }
         }
     }
-    once.retain(|name, _| !others.contains(name));
-    Ok(Done {
-        names: once.keys().copied().collect(),
-        functions: once.into_values().collect(),
-    })
+    once.retain(|name| !others.contains(name));
+    Ok(once)
 }
 
 fn is_lifecycle(name: &str) -> bool {
@@ -257,23 +243,17 @@ impl Reencode for Renumber<'_> {
 
 // === impl WithoutPostReturn ===
 
-impl Reencode for WithoutPostReturn<'_> {
+impl Reencode for WithoutPostReturn {
     type Error = Missing;
 }
 
-impl ReencodeComponent for WithoutPostReturn<'_> {
+impl ReencodeComponent for WithoutPostReturn {
     fn parse_component_canonical(
         &mut self,
         section: &mut CanonicalFunctionSection,
         mut function: CanonicalFunction,
     ) -> Result<(), Error<Missing>> {
-        if let CanonicalFunction::Lift {
-            core_func_index,
-            options,
-            ..
-        } = &mut function
-            && self.of.contains(core_func_index)
-        {
+        if let CanonicalFunction::Lift { options, .. } = &mut function {
             let others = options.iter().copied();
             *options = others
                 .filter(|option| !matches!(option, CanonicalOption::PostReturn(_)))
@@ -523,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn removes_post_return_only_from_lifecycle() {
+    fn removes_post_return_but_no_other_option() {
         let function = |name: &str, number: u32| {
             format!(
                 "(func (export \"{name}\") (result i32) i32.const {number})
@@ -564,11 +544,15 @@ mod tests {
             });
             options.collect::<Vec<_>>()
         };
-        let before = options(&plugin);
-        let without = before[0].iter().copied();
-        let without = without.filter(|option| !matches!(option, CanonicalOption::PostReturn(_)));
+        let without = options(&plugin).into_iter().map(|mut options| {
+            assert!(matches!(
+                options.pop(),
+                Some(CanonicalOption::PostReturn(_))
+            ));
+            options
+        });
         let trimmed = trim(&plugin).unwrap();
-        assert_eq!(options(&trimmed), [without.collect(), before[1].clone()]);
+        assert_eq!(options(&trimmed), without.collect::<Vec<_>>());
         assert_eq!(functions(&trimmed), [8, 18, -1, -1]);
     }
 

@@ -492,7 +492,8 @@ pub(super) fn contract_value(value: &Json) -> Value {
             Some(integer) => Value::Integer(integer),
             None => Value::Number(number.as_f64()),
         },
-        Json::Text(text) => Value::Text(text.to_string()),
+        // `to_string` would go through the formatter.
+        Json::Text(text) => Value::Text(String::from(&**text)),
         Json::Array(elements) => Value::Array(u32::try_from(elements.len()).unwrap_or(u32::MAX)),
         Json::Object(members) => Value::Object(u32::try_from(members.len()).unwrap_or(u32::MAX)),
     }

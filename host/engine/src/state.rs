@@ -63,8 +63,8 @@ pub struct CallState {
     pub(super) refused: Option<Stop>,
     pub(super) output_bytes: u64,
     pub(super) memory_bytes: u64,
-    /// The part that the linear memories take of the memory for all calls.
-    pub(super) memory: Account,
+    /// The part that the linear memories take of the memory for all calls. None while no code may run.
+    pub(super) memory: Option<Account>,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
     pub(super) log_lines: u32,
@@ -167,7 +167,7 @@ impl CallState {
             refused: None,
             output_bytes: 0,
             memory_bytes: 0,
-            memory,
+            memory: Some(memory),
             warnings: Vec::new(),
             annotations: Vec::new(),
             log_lines: 0,
@@ -216,7 +216,7 @@ impl CallState {
         self.access = None;
         self.images = None;
         self.reads = None;
-        self.memory = Account::unlimited();
+        self.memory = None;
         self.warnings = Vec::new();
         self.annotations = Vec::new();
         self.refused = None;
@@ -269,7 +269,10 @@ impl ResourceLimiter for CallState {
             self.refused = Some(stop.clone());
             return Err(stop.into());
         }
-        self.memory.take(grown).map_err(|error| match error {
+        let Some(memory) = &self.memory else {
+            return Err(Stop::Contract("its memory grew outside of a call".to_owned()).into());
+        };
+        memory.take(grown).map_err(|error| match error {
             NoRoom::Crowded => wasmtime::Error::from(error),
             NoRoom::TooLarge { most_bytes } => Stop::Memory {
                 wanted_bytes,

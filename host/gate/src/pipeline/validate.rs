@@ -68,7 +68,6 @@ enum Evaluated {
 /// What the evaluation of one validator begins with.
 struct Evaluation<'r> {
     index: usize,
-    turn: Turn<'r>,
     answering: Answering<'r>,
     /// The pod template, if the plugin gets that instead of the object.
     pod: Option<Arc<Subject>>,
@@ -77,13 +76,25 @@ struct Evaluation<'r> {
     known: Known,
 }
 
-/// What is known of a validator's answer before it is called.
+/// How far one validator has come.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all have answered, and a box would be one allocation more for each"
+)]
+enum Step<'r> {
+    /// The plugin has answered, and its turn has no further steps unless the answer needs some.
+    Answered(Evaluation<'r>, Answered),
+    /// The plugin with this index has its result.
+    Ended(usize, Evaluated),
+}
+
+/// What becomes of a validator whose answer is known, or may be.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all are reports, and a box would be one allocation more for each"
 )]
-enum Recalled {
-    /// The answer of an earlier call is that of this one, and it is reported.
+enum Settled {
+    /// The answer is reported.
     Report(Report),
     /// The plugin's turn has further steps.
     Later(Known),
@@ -95,7 +106,7 @@ enum Known {
     Answer(Box<Answered>),
     /// Perhaps something, which the call finds out.
     Perhaps,
-    /// Nothing.
+    /// Nothing, and the turn has no further steps after the call unless the answer needs some.
     Nothing,
 }
 
@@ -115,6 +126,10 @@ struct Round<'r> {
 pub(super) struct FirstTurns(Semaphore);
 
 /// Runs every validator that matches. `only` limits the run to one plugin.
+///
+/// The host takes all plugins through one step before the next: it finds out which plugins to call, calls them, and
+/// reports their answers. The code of all steps together is larger than a processor's first cache for code. With one
+/// plugin after another, each would fetch all of it again.
 ///
 /// All calls run concurrently on this task. A call that finishes at its first poll adds no overhead. A longer call
 /// yields to the others at every tick.
@@ -147,80 +162,49 @@ pub(super) async fn validate(
         validated: Validated::with_room_for(plugins, only),
         out_of_order: Vec::new(),
     };
-    let mut idle = None;
-    let mut under_way = FuturesUnordered::new();
+    let mut evaluations = Vec::with_capacity(results.validated.reports.capacity());
     for (index, plugin) in plugins.iter().enumerate() {
         if !plugin.is_asked_by(only) {
             continue;
         }
         let answering = plugins.answering(plugin, request.namespace.as_deref());
-        let plugin = answering.plugin;
-        let turn = Turn {
-            plugin,
-            phase: Phase::Validate,
-        };
-        let Shown { pod, settled } = templates.show(&turn, request.object.as_ref());
-        let begun = match settled {
-            Some(settled) => Ok(settled),
-            None => {
-                let subject = pod.as_deref().unwrap_or(&subject);
-                turn.begin_inline(engine, &subject.request, subject.object.as_ref())
-            }
-        };
-        let later = match begun {
-            Ok(Beginning::Call) if plugin.config.mode == Mode::Audit => {
-                let round = round.about(pod.as_deref());
-                results.validated.audits.push(round.audit(answering));
-                continue;
-            }
-            Ok(Beginning::Call) => None,
-            Ok(Beginning::NotCalled(mismatch)) => {
-                let passed_over = PassedOver::by_match(index, mismatch);
-                results.validated.passed_over.extend(passed_over);
-                continue;
-            }
-            Ok(Beginning::Report(report)) => {
-                let evaluated = Evaluated::Reported(*report, None, None);
-                results.add(index, evaluated, under_way.is_empty());
-                continue;
-            }
-            Err(later) => Some(later),
-        };
-        let recalled = match &later {
-            None => round.about(pod.as_deref()).recall(answering),
-            Some(_) => Recalled::Later(Known::Perhaps),
-        };
-        let known = match recalled {
-            Recalled::Report(report) => {
-                let evaluated = Evaluated::Reported(report, None, None);
-                results.add(index, evaluated, under_way.is_empty());
-                continue;
-            }
-            Recalled::Later(known) => known,
-        };
-        let mut caller = idle.take().unwrap_or_else(|| {
-            Caller::new(move |evaluation| async move { round.evaluate(evaluation).await })
-        });
-        caller.begin(Evaluation {
-            index,
-            turn,
-            answering,
-            pod,
-            later,
-            known,
-        });
+        let is_next = evaluations.is_empty();
+        evaluations.extend(round.begin(index, answering, &templates, &mut results, is_next));
+    }
+
+    let mut under_way = FuturesUnordered::new();
+    let mut answers = Vec::with_capacity(evaluations.len());
+    let mut idle = None;
+    for evaluation in evaluations {
+        let mut caller = idle.take().unwrap_or_else(|| round.caller());
+        caller.begin(evaluation);
         match poll_fn(|context| Poll::Ready(caller.poll_unpin(context))).await {
-            Poll::Ready(done) => {
-                let (index, evaluated) = done?;
-                results.add(index, evaluated, under_way.is_empty());
+            Poll::Ready(step) => {
                 idle = Some(caller);
+                match step? {
+                    Step::Answered(evaluation, answered) => answers.push((evaluation, answered)),
+                    Step::Ended(index, evaluated) => {
+                        let is_next = answers.is_empty() && under_way.is_empty();
+                        results.add(index, evaluated, is_next);
+                    }
+                }
             }
             Poll::Pending => under_way.push(caller),
         }
     }
     first_turns.are_over();
-    while let Some(done) = under_way.next().await {
-        results.out_of_order.push(done?);
+
+    for (evaluation, answered) in answers {
+        let is_next = under_way.is_empty();
+        under_way.extend(round.end(evaluation, answered, &mut results, is_next));
+    }
+    while let Some(step) = under_way.next().await {
+        match step? {
+            Step::Answered(evaluation, answered) => {
+                under_way.extend(round.end(evaluation, answered, &mut results, false));
+            }
+            Step::Ended(index, evaluated) => results.add(index, evaluated, false),
+        }
     }
     Ok(results.in_order())
 }
@@ -230,7 +214,7 @@ pub(super) async fn validate(
 impl Results {
     /// Adds the result of a plugin. `is_next` means that no earlier plugin is under way.
     fn add(&mut self, index: usize, evaluated: Evaluated, is_next: bool) {
-        if is_next {
+        if is_next && self.out_of_order.is_empty() {
             self.validated.add(evaluated);
         } else {
             self.out_of_order.push((index, evaluated));
@@ -290,43 +274,138 @@ impl<'r> Round<'r> {
         }
     }
 
-    /// Makes the report of a validator whose answer is known from an earlier call. This needs no future of a call, which
-    /// takes kilobytes.
-    fn recall(&self, answering: Answering<'_>) -> Recalled {
-        let Answering { plugin, rollout } = answering;
-        let turn = Turn {
-            plugin,
-            phase: Phase::Validate,
-        };
-        let request = &self.subject.request;
-        let has_further_steps = rollout.is_some()
-            || plugin.group.is_some()
-            || answering.shadow(self.plugins).is_some()
-            || request.observed.is_on();
-        if has_further_steps {
-            return Recalled::Later(Known::Perhaps);
-        }
-        let Some((answer, called)) = turn.recall(self.engine, self.subject, self.deadline) else {
-            return Recalled::Later(Known::Nothing);
-        };
-        if !matches!(answer, Ok(Answer::Allow)) && Excusing::of(plugin, request).is_some() {
-            return Recalled::Later(Known::Answer(Box::new((answer, called))));
-        }
-        let ended = verdict(answer).map(|denial| denial.map_or(Ended::Allowed, Ended::Denied));
-        Recalled::Report(turn.report(request, called, ended))
+    /// Makes a caller for validators of this review.
+    fn caller(self) -> Caller<'r, Evaluation<'r>, Result<Step<'r>, Overload>> {
+        Caller::new(move |evaluation| self.evaluate(evaluation))
     }
 
-    /// Runs one validator, and returns its result and its index.
-    async fn evaluate(&self, evaluation: Evaluation<'r>) -> Result<(usize, Evaluated), Overload> {
-        let Evaluation {
-            index,
-            turn,
-            answering,
-            pod,
-            later,
-            known,
-        } = evaluation;
+    /// Begins the turn of a validator. Returns what to evaluate, unless the validator already has its result.
+    fn begin(
+        self,
+        index: usize,
+        answering: Answering<'r>,
+        templates: &Templates<'_>,
+        results: &mut Results,
+        is_next: bool,
+    ) -> Option<Evaluation<'r>> {
+        let turn = Turn {
+            plugin: answering.plugin,
+            phase: Phase::Validate,
+        };
+        let Shown { pod, settled } = templates.show(&turn, self.subject.object.as_ref());
+        let begun = match settled {
+            Some(settled) => Ok(settled),
+            None => {
+                let subject = pod.as_deref().unwrap_or(self.subject);
+                turn.begin_inline(self.engine, &subject.request, subject.object.as_ref())
+            }
+        };
         let round = self.about(pod.as_deref());
+        let later = match begun {
+            Ok(Beginning::Call) if turn.plugin.config.mode == Mode::Audit => {
+                results.validated.audits.push(round.audit(answering));
+                return None;
+            }
+            Ok(Beginning::Call) => None,
+            Ok(Beginning::NotCalled(mismatch)) => {
+                let passed_over = PassedOver::by_match(index, mismatch);
+                results.validated.passed_over.extend(passed_over);
+                return None;
+            }
+            Ok(Beginning::Report(report)) => {
+                let evaluated = Evaluated::Reported(*report, None, None);
+                results.add(index, evaluated, is_next);
+                return None;
+            }
+            Err(later) => Some(later),
+        };
+        let settled = match &later {
+            None => round.recall(&turn, answering),
+            Some(_) => Settled::Later(Known::Perhaps),
+        };
+        match settled {
+            Settled::Report(report) => {
+                let evaluated = Evaluated::Reported(report, None, None);
+                results.add(index, evaluated, is_next);
+                None
+            }
+            Settled::Later(known) => Some(Evaluation {
+                index,
+                answering,
+                pod,
+                later,
+                known,
+            }),
+        }
+    }
+
+    /// Makes the report of a validator whose answer is known from an earlier call. This needs no future of a call, which
+    /// takes kilobytes.
+    fn recall(&self, turn: &Turn<'_>, answering: Answering<'_>) -> Settled {
+        let has_further_steps = answering.rollout.is_some()
+            || turn.plugin.group.is_some()
+            || answering.shadow(self.plugins).is_some()
+            || self.subject.request.observed.is_on();
+        if has_further_steps {
+            return Settled::Later(Known::Perhaps);
+        }
+        match turn.recall(self.engine, self.subject, self.deadline) {
+            Some(answered) => self.settle(turn, answered),
+            None => Settled::Later(Known::Nothing),
+        }
+    }
+
+    /// Makes the report of a validator that has answered and has no further steps, unless its denial may be excused.
+    fn settle(&self, turn: &Turn<'_>, (answer, called): Answered) -> Settled {
+        let request = &self.subject.request;
+        if !matches!(answer, Ok(Answer::Allow)) && Excusing::of(turn.plugin, request).is_some() {
+            return Settled::Later(Known::Answer(Box::new((answer, called))));
+        }
+        let ended = verdict(answer).map(|denial| denial.map_or(Ended::Allowed, Ended::Denied));
+        Settled::Report(turn.report(request, called, ended))
+    }
+
+    /// Ends the turn of a validator that has answered. Returns a caller if that takes a second call.
+    fn end(
+        self,
+        evaluation: Evaluation<'r>,
+        answered: Answered,
+        results: &mut Results,
+        is_next: bool,
+    ) -> Option<Caller<'r, Evaluation<'r>, Result<Step<'r>, Overload>>> {
+        let turn = Turn {
+            plugin: evaluation.answering.plugin,
+            phase: Phase::Validate,
+        };
+        match self
+            .about(evaluation.pod.as_deref())
+            .settle(&turn, answered)
+        {
+            Settled::Report(report) => {
+                let evaluated = Evaluated::Reported(report, None, None);
+                results.add(evaluation.index, evaluated, is_next);
+                None
+            }
+            Settled::Later(known) => {
+                let mut caller = self.caller();
+                caller.begin(Evaluation {
+                    known,
+                    ..evaluation
+                });
+                Some(caller)
+            }
+        }
+    }
+
+    /// Takes one validator as far as it comes without the other plugins.
+    async fn evaluate(self, mut evaluation: Evaluation<'r>) -> Result<Step<'r>, Overload> {
+        let index = evaluation.index;
+        let later = evaluation.later.take();
+        let round = self.about(evaluation.pod.as_deref());
+        let turn = Turn {
+            plugin: evaluation.answering.plugin,
+            phase: Phase::Validate,
+        };
         if let Some(later) = later {
             let request = &round.subject.request;
             let object = round.subject.object.as_ref();
@@ -334,20 +413,41 @@ impl<'r> Round<'r> {
                 turn.begin_elsewhere(later, round.engine, request, object, round.deadline);
             match Box::pin(beginning).await {
                 Beginning::Call if turn.plugin.config.mode == Mode::Audit => {
-                    return Ok((index, Evaluated::Audited(round.audit(answering))));
+                    let audit = round.audit(evaluation.answering);
+                    return Ok(Step::Ended(index, Evaluated::Audited(audit)));
                 }
                 Beginning::Call => {}
                 Beginning::NotCalled(mismatch) => {
                     let passed_over = PassedOver::by_match(index, mismatch);
-                    return Ok((index, Evaluated::PassedOver(passed_over)));
+                    return Ok(Step::Ended(index, Evaluated::PassedOver(passed_over)));
                 }
                 Beginning::Report(report) => {
-                    return Ok((index, Evaluated::Reported(*report, None, None)));
+                    let evaluated = Evaluated::Reported(*report, None, None);
+                    return Ok(Step::Ended(index, evaluated));
                 }
             }
         }
-        let evaluated = round.call(index, answering, known).await?;
-        Ok((index, evaluated))
+        let called = match evaluation.known {
+            Known::Nothing => {
+                let called = turn.call_anew(round.engine, round.subject, round.deadline);
+                match called.await {
+                    Ok(answered) => return Ok(Step::Answered(evaluation, answered)),
+                    Err(overload) => Err(overload),
+                }
+            }
+            // Boxed, because few plugins need more than one call.
+            known => Box::pin(round.call(evaluation.answering, known)).await,
+        };
+        match called {
+            Ok(evaluated) => Ok(Step::Ended(index, evaluated)),
+            // If the host has no room, it skips a plugin in mode warn: the plugin's verdict does not affect the request.
+            Err(_) if turn.plugin.config.mode == Mode::Warn => {
+                self.metrics.audit_dropped();
+                let passed_over = PassedOver::new(index, Reason::NoRoom);
+                Ok(Step::Ended(index, Evaluated::PassedOver(Some(passed_over))))
+            }
+            Err(overload) => Err(overload),
+        }
     }
 
     fn audit(&self, answering: Answering<'_>) -> Audit {
@@ -359,57 +459,36 @@ impl<'r> Round<'r> {
         }
     }
 
-    /// Runs one validator whose report counts, and returns it with the comparison to make. If the host has no room,
-    /// it skips a plugin in mode warn, because the plugin's verdict does not affect the request.
-    async fn call(
-        &self,
-        index: usize,
-        answering: Answering<'_>,
-        known: Known,
-    ) -> Result<Evaluated, Overload> {
-        let plugin = answering.plugin;
+    /// Runs one validator with all further steps, and returns its report with the comparison to make.
+    async fn call(&self, answering: Answering<'_>, known: Known) -> Result<Evaluated, Overload> {
         let shadow = answering.shadow(self.plugins).cloned();
-        let (engine, subject) = (self.engine, self.subject);
-        let first_turns = Some(self.first_turns);
+        let (engine, subject, first_turns) = (self.engine, self.subject, self.first_turns);
         let deadline = answering.deadline(self.deadline);
         let turn = Turn {
-            plugin,
+            plugin: answering.plugin,
             phase: Phase::Validate,
         };
-        let called = async {
-            let answered = match known {
-                Known::Answer(answered) => *answered,
-                Known::Nothing => turn.call_anew(engine, subject, deadline).await?,
-                Known::Perhaps => turn.call(engine, subject, deadline).await?,
-            };
-            conclude(turn, answered, engine, subject, deadline, first_turns).await
+        let answered = match known {
+            Known::Answer(answered) => *answered,
+            Known::Perhaps | Known::Nothing => turn.call(engine, subject, deadline).await?,
         };
-        match called.await {
-            Ok((report, live)) => {
-                let comparison = shadow.map(|shadow| Comparison {
-                    shadow,
-                    phase: Phase::Validate,
-                    subject: self.subject.clone(),
-                    live,
-                    live_fuel: report.cost.fuel,
-                });
-                let Some(rollout) = answering.rollout else {
-                    return Ok(Evaluated::Reported(report, comparison, None));
-                };
-                let (engine, subject, first) = (self.engine, self.subject, self.first_turns);
-                // Boxed, because few plugins have a rollout.
-                let following =
-                    follow_validator(rollout, engine, subject, self.deadline, first, report);
-                let Followed { report, warned } = Box::pin(following).await?;
-                Ok(Evaluated::Reported(report, comparison, warned))
-            }
-            Err(_) if plugin.config.mode == Mode::Warn => {
-                self.metrics.audit_dropped();
-                let passed_over = PassedOver::new(index, Reason::NoRoom);
-                Ok(Evaluated::PassedOver(Some(passed_over)))
-            }
-            Err(overload) => Err(overload),
-        }
+        let concluded = conclude(turn, answered, engine, subject, deadline, Some(first_turns));
+        let (report, live) = concluded.await?;
+        let comparison = shadow.map(|shadow| Comparison {
+            shadow,
+            phase: Phase::Validate,
+            subject: self.subject.clone(),
+            live,
+            live_fuel: report.cost.fuel,
+        });
+        let Some(rollout) = answering.rollout else {
+            return Ok(Evaluated::Reported(report, comparison, None));
+        };
+        // Boxed, because few plugins have a rollout.
+        let following =
+            follow_validator(rollout, engine, subject, self.deadline, first_turns, report);
+        let Followed { report, warned } = Box::pin(following).await?;
+        Ok(Evaluated::Reported(report, comparison, warned))
     }
 }
 

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use memchr::memchr;
+
 use super::Json;
 
 /// A well-formed JSON Pointer. `""` is the whole document.
@@ -56,14 +58,12 @@ impl Pointer {
         if !(text.is_empty() || text.starts_with('/')) {
             return Err(PointerError::NoLeadingSlash);
         }
-        if !has_escape(text) {
-            return Ok(());
-        }
-        let mut bytes = text.bytes();
-        while let Some(byte) = bytes.next() {
-            if byte == b'~' && !matches!(bytes.next(), Some(b'0' | b'1')) {
+        let mut rest = text.as_bytes();
+        while let Some(escape) = memchr(b'~', rest) {
+            if !matches!(rest.get(escape + 1), Some(b'0' | b'1')) {
                 return Err(PointerError::BadEscape);
             }
+            rest = &rest[escape + 2..];
         }
         Ok(())
     }
@@ -165,15 +165,20 @@ impl Json {
 
     /// Returns the value at a pointer that is well-formed.
     fn walk(&self, pointer: &str) -> Option<&Json> {
-        if has_escape(pointer) {
-            return tokens(pointer).try_fold(self, |here, token| here.child(&token));
-        }
         let mut here = self;
         let mut rest = pointer.strip_prefix('/');
         while let Some(text) = rest {
             // Names are short, and for them this loop is faster than `split`.
-            let end = text.bytes().position(|byte| byte == b'/');
-            here = here.child(&text[..end.unwrap_or(text.len())])?;
+            let mut has_escape = false;
+            let end = text.bytes().position(|byte| {
+                has_escape |= byte == b'~';
+                byte == b'/'
+            });
+            let token = &text[..end.unwrap_or(text.len())];
+            here = match has_escape {
+                true => here.child(&unescape(token))?,
+                false => here.child(token)?,
+            };
             rest = end.map(|end| &text[end + 1..]);
         }
         Some(here)
@@ -197,23 +202,23 @@ fn tokens(pointer: &str) -> impl Iterator<Item = Cow<'_, str>> + Clone {
     pointer.split('/').skip(1).map(unescape)
 }
 
-/// Nearly no pointer has an escape, and looking for the byte is faster than reading each one.
-fn has_escape(text: &str) -> bool {
-    text.as_bytes().contains(&b'~')
-}
-
 fn unescape(token: &str) -> Cow<'_, str> {
-    if !has_escape(token) {
+    let Some(mut escape) = memchr(b'~', token.as_bytes()) else {
         return Cow::Borrowed(token);
-    }
-    let mut parts = token.split('~');
-    let plain = parts.next().unwrap_or_default();
+    };
     let mut text = String::with_capacity(token.len());
-    text.push_str(plain);
-    for part in parts {
-        text.push(if part.starts_with('1') { '/' } else { '~' });
-        text.push_str(part.get(1..).unwrap_or_default());
+    let mut rest = token;
+    loop {
+        text.push_str(&rest[..escape]);
+        let code = rest.as_bytes().get(escape + 1);
+        text.push(if code == Some(&b'1') { '/' } else { '~' });
+        rest = rest.get(escape + 2..).unwrap_or_default();
+        let Some(next) = memchr(b'~', rest.as_bytes()) else {
+            break;
+        };
+        escape = next;
     }
+    text.push_str(rest);
     Cow::Owned(text)
 }
 
