@@ -15,26 +15,25 @@
 //! that a review runs lies together in few pages of memory. Functions that only a table leads to follow; most of them
 //! report errors.
 //!
-//! The component names the functions of `lifecycle`, so they stay, but their bodies become `unreachable`. Names and other
-//! custom sections are removed, because they refer to the old function indices.
-//!
-//! No function keeps its `post-return`, in which a plugin frees the memory of its answer. The next call begins with the
-//! memory of the snapshot, so nobody would use what was freed. The host then enters the plugin once for a call, not twice.
+//! The component names the functions of `lifecycle`, so they stay, but their bodies become `unreachable`. These
+//! functions no longer need `post-return` (`post_return`), which would be looked up for every instance. Names and other custom sections
+//! are removed, because they refer to the old function indices.
 
 use std::collections::{HashMap, HashSet};
 
-use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent, component_utils};
+use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent as _};
 use wasm_encoder::{
     CanonicalFunctionSection, CodeSection, Component, ComponentSectionId, FunctionSection, Module,
     RawSection,
 };
 use wasmparser::{
-    BinaryReaderError, CanonicalFunction, CanonicalOption, CodeSectionReader,
-    ComponentCanonicalSectionReader, ConstExpr, CustomSectionReader, ElementItems, FunctionBody,
-    FunctionSectionReader, Operator, OperatorsReader, Parser, Payload, TableInit, TypeRef,
+    BinaryReaderError, CodeSectionReader, ComponentCanonicalSectionReader, ConstExpr,
+    CustomSectionReader, ElementItems, FunctionBody, FunctionSectionReader, Operator,
+    OperatorsReader, Parser, Payload, TableInit, TypeRef,
 };
 
 use super::outline::{Outline, is_function, own_payloads};
+use super::post_return::WithoutPostReturn;
 
 /// Prefix of the names of `lifecycle` functions in a core module. `POST_RETURN` comes before it in the names of
 /// functions that run after a call.
@@ -45,7 +44,7 @@ const POST_RETURN: &str = "cabi_post_";
 pub(super) const UNREACHABLE: &[u8] = &[0x00, 0x00, 0x0b];
 
 /// A section of a component.
-enum Piece<'c> {
+pub(super) enum Piece<'c> {
     /// The bytes of a core module.
     Module(&'c [u8]),
     /// Functions that are lifted and lowered.
@@ -74,8 +73,13 @@ struct Renumber<'k> {
     numbers: HashMap<u32, u32>,
 }
 
-/// Removes `post-return` from lifted functions.
-struct WithoutPostReturn;
+/// Functions of `lifecycle` that will never be called again.
+#[derive(Default)]
+struct Done<'c> {
+    names: HashSet<&'c str>,
+    /// Indices of the functions in the component.
+    functions: HashSet<u32>,
+}
 
 /// Error: the code refers to a function that does not exist.
 #[derive(Debug, thiserror::Error)]
@@ -99,11 +103,12 @@ pub fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
         match piece {
             Piece::Module(module) => trimmed.section(&RawSection {
                 id: ComponentSectionId::CoreModule.into(),
-                data: &trim_module(module, &done)?,
+                data: &trim_module(module, &done.names)?,
             }),
             Piece::Canonical(section) => {
                 let mut functions = CanonicalFunctionSection::new();
-                WithoutPostReturn.parse_component_canonical_section(&mut functions, section)?;
+                let mut without = WithoutPostReturn(|function| done.functions.contains(&function));
+                without.parse_component_canonical_section(&mut functions, section)?;
                 trimmed.section(&functions)
             }
             Piece::Other { id, data } => trimmed.section(&RawSection { id, data }),
@@ -112,7 +117,7 @@ pub fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
     Ok(trimmed.finish())
 }
 
-fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
+pub(super) fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
     let mut pieces = Vec::new();
     for payload in own_payloads(component) {
         let payload = payload?;
@@ -134,11 +139,11 @@ fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
 ///
 /// The component aliases each of them exactly once, as component tools do to lift a function, and no core module
 /// imports it.
-fn only_lifted<'c>(outline: &Outline<'c>) -> Result<HashSet<&'c str>, BinaryReaderError> {
-    let mut once = HashSet::new();
+fn only_lifted<'c>(outline: &Outline<'c>) -> Result<Done<'c>, BinaryReaderError> {
+    let mut once = HashMap::new();
     let mut others = HashSet::new();
     for alias in &outline.aliases {
-        if is_lifecycle(alias.name) && !once.insert(alias.name) {
+        if is_lifecycle(alias.name) && once.insert(alias.name, alias.function).is_some() {
             others.insert(alias.name);
         }
     }
@@ -151,11 +156,14 @@ fn only_lifted<'c>(outline: &Outline<'c>) -> Result<HashSet<&'c str>, BinaryRead
             }
         }
     }
-    once.retain(|name| !others.contains(name));
-    Ok(once)
+    once.retain(|name, _| !others.contains(name));
+    Ok(Done {
+        names: once.keys().copied().collect(),
+        functions: once.into_values().collect(),
+    })
 }
 
-fn is_lifecycle(name: &str) -> bool {
+pub(super) fn is_lifecycle(name: &str) -> bool {
     let name = name.strip_prefix(POST_RETURN).unwrap_or(name);
     name.starts_with(LIFECYCLE)
 }
@@ -238,28 +246,6 @@ impl Reencode for Renumber<'_> {
         _section: CustomSectionReader<'_>,
     ) -> Result<(), Error<Missing>> {
         Ok(())
-    }
-}
-
-// === impl WithoutPostReturn ===
-
-impl Reencode for WithoutPostReturn {
-    type Error = Missing;
-}
-
-impl ReencodeComponent for WithoutPostReturn {
-    fn parse_component_canonical(
-        &mut self,
-        section: &mut CanonicalFunctionSection,
-        mut function: CanonicalFunction,
-    ) -> Result<(), Error<Missing>> {
-        if let CanonicalFunction::Lift { options, .. } = &mut function {
-            let others = options.iter().copied();
-            *options = others
-                .filter(|option| !matches!(option, CanonicalOption::PostReturn(_)))
-                .collect();
-        }
-        component_utils::parse_component_canonical(self, section, function)
     }
 }
 
@@ -392,7 +378,10 @@ fn called(
 
 #[cfg(test)]
 mod tests {
+    use wasmparser::CanonicalOption;
+
     use super::*;
+    use crate::post_return::tests::options;
 
     /// Builds a component from one module and further component text.
     fn component(module: &str, beside: &str) -> Vec<u8> {
@@ -503,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn removes_post_return_but_no_other_option() {
+    fn removes_post_return_only_from_lifecycle() {
         let function = |name: &str, number: u32| {
             format!(
                 "(func (export \"{name}\") (result i32) i32.const {number})
@@ -531,28 +520,11 @@ mod tests {
             lifted(validate),
         ));
         let plugin = plugin.expect("the text is a component");
-        let options = |component: &[u8]| {
-            let sections = Parser::new(0).parse_all(component);
-            let sections = sections.filter_map(|payload| match payload.unwrap() {
-                Payload::ComponentCanonicalSection(section) => Some(section),
-                _ => None,
-            });
-            let functions = sections.flat_map(|section| section.into_iter().map(Result::unwrap));
-            let options = functions.filter_map(|function| match function {
-                CanonicalFunction::Lift { options, .. } => Some(options.into_vec()),
-                _ => None,
-            });
-            options.collect::<Vec<_>>()
-        };
-        let without = options(&plugin).into_iter().map(|mut options| {
-            assert!(matches!(
-                options.pop(),
-                Some(CanonicalOption::PostReturn(_))
-            ));
-            options
-        });
+        let before = options(&plugin);
+        let without = before[0].iter().copied();
+        let without = without.filter(|option| !matches!(option, CanonicalOption::PostReturn(_)));
         let trimmed = trim(&plugin).unwrap();
-        assert_eq!(options(&trimmed), without.collect::<Vec<_>>());
+        assert_eq!(options(&trimmed), [without.collect(), before[1].clone()]);
         assert_eq!(functions(&trimmed), [8, 18, -1, -1]);
     }
 
