@@ -7,7 +7,6 @@
 //! - `separate` takes the contents of memories out, so that plugins share code.
 //! - `lend` lets a component import its memories, so that plugins share compiled code.
 //! - `keep` lets an instance be put back after a call.
-//! - `post_return` lets calls end without a second entry into the plugin.
 //! - `trim` removes what a plugin's exports cannot reach.
 //!
 //! All of them read bytes that nobody has checked.
@@ -18,7 +17,6 @@ mod keep;
 mod lend;
 mod order;
 mod outline;
-mod post_return;
 mod separate;
 mod shim;
 pub mod trim;
@@ -28,7 +26,6 @@ pub use flatten::flattened;
 pub use keep::{PUT_BACK, kept};
 pub use lend::{Lent, LentMemory, Wanted, WantedError, lent, memory_import, parted, wanted};
 pub use order::ordered;
-pub use post_return::without_post_return;
 pub use separate::{Separated, SlotError, separate, slots};
 pub use shim::without_shim;
 pub use trim::{Missing, trim};

@@ -16,24 +16,23 @@
 //! report errors.
 //!
 //! The component names the functions of `lifecycle`, so they stay, but their bodies become `unreachable`. These
-//! functions no longer need `post-return` (`post_return`), which would be looked up for every instance. Names and other custom sections
+//! functions no longer need `post-return`, which would be looked up for every instance. Names and other custom sections
 //! are removed, because they refer to the old function indices.
 
 use std::collections::{HashMap, HashSet};
 
-use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent as _};
+use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent, component_utils};
 use wasm_encoder::{
     CanonicalFunctionSection, CodeSection, Component, ComponentSectionId, FunctionSection, Module,
     RawSection,
 };
 use wasmparser::{
-    BinaryReaderError, CodeSectionReader, ComponentCanonicalSectionReader, ConstExpr,
-    CustomSectionReader, ElementItems, FunctionBody, FunctionSectionReader, Operator,
-    OperatorsReader, Parser, Payload, TableInit, TypeRef,
+    BinaryReaderError, CanonicalFunction, CanonicalOption, CodeSectionReader,
+    ComponentCanonicalSectionReader, ConstExpr, CustomSectionReader, ElementItems, FunctionBody,
+    FunctionSectionReader, Operator, OperatorsReader, Parser, Payload, TableInit, TypeRef,
 };
 
 use super::outline::{Outline, is_function, own_payloads};
-use super::post_return::WithoutPostReturn;
 
 /// Prefix of the names of `lifecycle` functions in a core module. `POST_RETURN` comes before it in the names of
 /// functions that run after a call.
@@ -44,7 +43,7 @@ const POST_RETURN: &str = "cabi_post_";
 pub(super) const UNREACHABLE: &[u8] = &[0x00, 0x00, 0x0b];
 
 /// A section of a component.
-pub(super) enum Piece<'c> {
+enum Piece<'c> {
     /// The bytes of a core module.
     Module(&'c [u8]),
     /// Functions that are lifted and lowered.
@@ -81,6 +80,11 @@ struct Done<'c> {
     functions: HashSet<u32>,
 }
 
+/// Removes `post-return` from lifted functions.
+struct WithoutPostReturn<'d> {
+    of: &'d HashSet<u32>,
+}
+
 /// Error: the code refers to a function that does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("the code refers to a function that does not exist")]
@@ -107,7 +111,9 @@ pub fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
             }),
             Piece::Canonical(section) => {
                 let mut functions = CanonicalFunctionSection::new();
-                let mut without = WithoutPostReturn(|function| done.functions.contains(&function));
+                let mut without = WithoutPostReturn {
+                    of: &done.functions,
+                };
                 without.parse_component_canonical_section(&mut functions, section)?;
                 trimmed.section(&functions)
             }
@@ -117,7 +123,7 @@ pub fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
     Ok(trimmed.finish())
 }
 
-pub(super) fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
+fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
     let mut pieces = Vec::new();
     for payload in own_payloads(component) {
         let payload = payload?;
@@ -163,7 +169,7 @@ fn only_lifted<'c>(outline: &Outline<'c>) -> Result<Done<'c>, BinaryReaderError>
     })
 }
 
-pub(super) fn is_lifecycle(name: &str) -> bool {
+fn is_lifecycle(name: &str) -> bool {
     let name = name.strip_prefix(POST_RETURN).unwrap_or(name);
     name.starts_with(LIFECYCLE)
 }
@@ -246,6 +252,34 @@ impl Reencode for Renumber<'_> {
         _section: CustomSectionReader<'_>,
     ) -> Result<(), Error<Missing>> {
         Ok(())
+    }
+}
+
+// === impl WithoutPostReturn ===
+
+impl Reencode for WithoutPostReturn<'_> {
+    type Error = Missing;
+}
+
+impl ReencodeComponent for WithoutPostReturn<'_> {
+    fn parse_component_canonical(
+        &mut self,
+        section: &mut CanonicalFunctionSection,
+        mut function: CanonicalFunction,
+    ) -> Result<(), Error<Missing>> {
+        if let CanonicalFunction::Lift {
+            core_func_index,
+            options,
+            ..
+        } = &mut function
+            && self.of.contains(core_func_index)
+        {
+            let others = options.iter().copied();
+            *options = others
+                .filter(|option| !matches!(option, CanonicalOption::PostReturn(_)))
+                .collect();
+        }
+        component_utils::parse_component_canonical(self, section, function)
     }
 }
 
@@ -378,10 +412,7 @@ fn called(
 
 #[cfg(test)]
 mod tests {
-    use wasmparser::CanonicalOption;
-
     use super::*;
-    use crate::post_return::tests::options;
 
     /// Builds a component from one module and further component text.
     fn component(module: &str, beside: &str) -> Vec<u8> {
@@ -520,6 +551,19 @@ mod tests {
             lifted(validate),
         ));
         let plugin = plugin.expect("the text is a component");
+        let options = |component: &[u8]| {
+            let sections = Parser::new(0).parse_all(component);
+            let sections = sections.filter_map(|payload| match payload.unwrap() {
+                Payload::ComponentCanonicalSection(section) => Some(section),
+                _ => None,
+            });
+            let functions = sections.flat_map(|section| section.into_iter().map(Result::unwrap));
+            let options = functions.filter_map(|function| match function {
+                CanonicalFunction::Lift { options, .. } => Some(options.into_vec()),
+                _ => None,
+            });
+            options.collect::<Vec<_>>()
+        };
         let before = options(&plugin);
         let without = before[0].iter().copied();
         let without = without.filter(|option| !matches!(option, CanonicalOption::PostReturn(_)));

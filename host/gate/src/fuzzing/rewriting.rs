@@ -1,8 +1,7 @@
 //! Compares a plugin before and after rewriting: both must answer alike.
 //!
-//! The plain plugin is configured in each call, and has no `post-return` in `mutate` and `validate`. The original has it, and
-//! must answer the same unless it fails there. The rewritten plugin is a snapshot, joined with its shim and trimmed, that
-//! imports its memory. The baseline compiler must make the same snapshot.
+//! The original plugin is configured in each call. The rewritten plugin is a snapshot, joined with its shim and
+//! trimmed, that imports its memory. The baseline compiler must make the same snapshot.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -13,9 +12,7 @@ use anyhow::Context as _;
 use futures_util::FutureExt as _;
 use tollgate_admission::Phase;
 use tollgate_admission::review::decode::decode;
-use tollgate_component::{
-    Lent, LentMemory, componentize, lent, trim, without_post_return, without_shim,
-};
+use tollgate_component::{Lent, LentMemory, componentize, lent, trim, without_shim};
 use tollgate_config::{Limits, PluginName};
 pub use tollgate_engine::bindings::types::Configured;
 use tollgate_engine::{
@@ -158,17 +155,11 @@ impl Rewriting {
     /// # Errors
     /// The difference between the forms, or the rewriting step that failed.
     pub fn compare(&self, module: Vec<u8>) -> anyhow::Result<Compared> {
-        let original = componentize(module).context("cannot make a component from the module")?;
-        let component = without_post_return(&original).context("cannot remove post-return")?;
-        let compared = self.compare_component(&original, &component);
-        self.runtime.block_on(compared)
+        let component = componentize(module).context("cannot make a component from the module")?;
+        self.runtime.block_on(self.compare_component(&component))
     }
 
-    async fn compare_component(
-        &self,
-        original: &[u8],
-        component: &[u8],
-    ) -> anyhow::Result<Compared> {
+    async fn compare_component(&self, component: &[u8]) -> anyhow::Result<Compared> {
         let refused = |why: &dyn fmt::Display| Ok(Compared::Refused(why.to_string()));
         let settings = SETTINGS.to_owned();
         let configured = ConfiguredBy::EachCall {
@@ -176,13 +167,10 @@ impl Rewriting {
             reason: String::new(),
         };
         // `configure` uses fuel of the call.
-        let plain = match self.link(component, configured.clone(), 2 * FUEL) {
+        let plain = match self.link(component, configured, 2 * FUEL) {
             Ok(plain) => plain,
             Err(error) => return refused(&tollgate_admission::chain(&error)),
         };
-        let original = self
-            .link(original, configured, 2 * FUEL)
-            .context("the original component does not link")?;
         let manifest = plain.describe(&self.engine, FUEL, LONG).await;
         let (configure_fuel, configured) = match plain
             .configure(&self.engine, &settings, FUEL, LONG)
@@ -305,7 +293,6 @@ impl Rewriting {
                 forms.push(Form { name, guest });
             }
         }
-        self.compare_original(&original, &plain).await?;
         self.call(&plain, configure_fuel, &forms, &mut alike)
             .await?;
         Ok(Compared::Alike(alike))
@@ -354,27 +341,6 @@ impl Rewriting {
         Ok(true)
     }
 
-    /// Compares the plain plugin with the original, whose `post-return` may fail or use up its fuel.
-    async fn compare_original(&self, original: &Guest, plain: &Guest) -> anyhow::Result<()> {
-        for phase in phases(plain) {
-            for subject in &self.subjects {
-                let before = self.observe(original, phase, subject).await;
-                let after = self.observe(plain, phase, subject).await;
-                let failed_later = after.fault.is_none() && before.fault.is_some();
-                let is_same = before.answer == after.answer
-                    && before.warnings == after.warnings
-                    && before.annotations == after.annotations
-                    && before.fuel >= after.fuel;
-                anyhow::ensure!(
-                    is_same || failed_later,
-                    "{} differs without post-return:\nthe original: {before}\nwithout: {after}",
-                    phase.name()
-                );
-            }
-        }
-        Ok(())
-    }
-
     async fn call(
         &self,
         as_it_came: &Guest,
@@ -382,7 +348,12 @@ impl Rewriting {
         forms: &[Form],
         alike: &mut Alike,
     ) -> anyhow::Result<()> {
-        for phase in phases(as_it_came) {
+        let exports = as_it_came.interfaces();
+        let phases = [
+            (Phase::Mutate, exports.mutating),
+            (Phase::Validate, exports.validating),
+        ];
+        for (phase, _) in phases.into_iter().filter(|(_, is_there)| *is_there) {
             for (number, subject) in self.subjects.iter().enumerate() {
                 let mut first = self.observe(as_it_came, phase, subject).await;
                 first.fuel = first.fuel.saturating_sub(configure_fuel);
@@ -546,14 +517,6 @@ impl fmt::Display for Observed {
             self.answer, self.warnings, self.annotations, self.fuel, self.memory_bytes
         )
     }
-}
-
-/// The phases in which a plugin can be called.
-fn phases(guest: &Guest) -> impl Iterator<Item = Phase> {
-    let exports = guest.interfaces();
-    let mutate = exports.mutating.then_some(Phase::Mutate);
-    let validate = exports.validating.then_some(Phase::Validate);
-    mutate.into_iter().chain(validate)
 }
 
 fn name() -> PluginName {

@@ -23,7 +23,7 @@ use tollgate_config::PluginName;
 use tollgate_engine::{ConfiguredBy, Engine, EngineSettings, Guest, GuestError, Tier};
 
 use super::protocol::{Line, Order, Stage, Task};
-use tollgate_component::{componentize, flattened, ordered, without_post_return};
+use tollgate_component::{componentize, flattened, ordered};
 
 /// The argument that a host starts a child with.
 pub const SUBCOMMAND: &str = "prepare";
@@ -169,8 +169,7 @@ fn component_of(bytes: Vec<u8>, reporter: &mut Reporter<impl Write>) -> Result<V
         .flatten()
         .unwrap_or(component);
     let in_order = attempted(|| ordered(&component)).flatten();
-    let component = in_order.unwrap_or(component);
-    Ok(attempted(|| without_post_return(&component)).unwrap_or(component))
+    Ok(in_order.unwrap_or(component))
 }
 
 /// The sizes of images, in bytes.
