@@ -45,8 +45,8 @@ pub(super) struct Validated {
 /// The results that are there, while some validators are still under way.
 struct Results {
     validated: Validated,
-    /// Results that came while an earlier plugin was under way, with the plugins' indexes, to restore the configured
-    /// order. Nearly all reviews have none.
+    /// Results that came before that of an earlier plugin, with the plugins' indexes, to restore the configured order. There
+    /// are none if all plugins are called and none pauses, or if all answers are known.
     out_of_order: Vec<(usize, Evaluated)>,
 }
 
@@ -162,7 +162,7 @@ pub(super) async fn validate(
         validated: Validated::with_room_for(plugins, only),
         out_of_order: Vec::new(),
     };
-    let mut evaluations = Vec::with_capacity(results.validated.reports.capacity());
+    let mut evaluations = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
         if !plugin.is_asked_by(only) {
             continue;
@@ -181,11 +181,20 @@ pub(super) async fn validate(
         match poll_fn(|context| Poll::Ready(caller.poll_unpin(context))).await {
             Poll::Ready(step) => {
                 idle = Some(caller);
-                match step? {
-                    Step::Answered(evaluation, answered) => answers.push((evaluation, answered)),
-                    Step::Ended(index, evaluated) => {
+                match step {
+                    Ok(Step::Answered(evaluation, answered)) => {
+                        answers.push((evaluation, answered));
+                    }
+                    Ok(Step::Ended(index, evaluated)) => {
                         let is_next = answers.is_empty() && under_way.is_empty();
                         results.add(index, evaluated, is_next);
+                    }
+                    Err(overload) => {
+                        // The calls before are counted and logged all the same.
+                        for (evaluation, answered) in answers {
+                            drop(round.end(evaluation, answered, &mut results, false));
+                        }
+                        return Err(overload);
                     }
                 }
             }
@@ -212,7 +221,7 @@ pub(super) async fn validate(
 // === impl Results ===
 
 impl Results {
-    /// Adds the result of a plugin. `is_next` means that no earlier plugin is under way.
+    /// Adds the result of a plugin. `is_next` means that no earlier plugin is under way, or waits for its call or its report.
     fn add(&mut self, index: usize, evaluated: Evaluated, is_next: bool) {
         if is_next && self.out_of_order.is_empty() {
             self.validated.add(evaluated);
@@ -441,7 +450,10 @@ impl<'r> Round<'r> {
         match called {
             Ok(evaluated) => Ok(Step::Ended(index, evaluated)),
             // If the host has no room, it skips a plugin in mode warn: the plugin's verdict does not affect the request.
-            Err(_) if turn.plugin.config.mode == Mode::Warn => {
+            Err(_)
+                if turn.plugin.config.mode == Mode::Warn
+                    && evaluation.answering.rollout.is_none() =>
+            {
                 self.metrics.audit_dropped();
                 let passed_over = PassedOver::new(index, Reason::NoRoom);
                 Ok(Step::Ended(index, Evaluated::PassedOver(Some(passed_over))))
