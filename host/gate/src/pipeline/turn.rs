@@ -87,6 +87,16 @@ pub(super) type Answered = (Result<Answer, Fault>, Called);
 
 // === impl Turn ===
 
+impl<'p> Turn<'p> {
+    /// The turn of a validator.
+    pub(super) fn validating(plugin: &'p Arc<Plugin>) -> Self {
+        Self {
+            plugin,
+            phase: Phase::Validate,
+        }
+    }
+}
+
 impl Turn<'_> {
     /// Finds out whether the plugin is to be called, with the object as it is now.
     pub(super) async fn begin(

@@ -297,10 +297,7 @@ impl<'r> Round<'r> {
         results: &mut Results,
         is_next: bool,
     ) -> Option<Evaluation<'r>> {
-        let turn = Turn {
-            plugin: answering.plugin,
-            phase: Phase::Validate,
-        };
+        let turn = Turn::validating(answering.plugin);
         let Shown { pod, settled } = templates.show(&turn, self.subject.object.as_ref());
         let begun = match settled {
             Some(settled) => Ok(settled),
@@ -382,10 +379,7 @@ impl<'r> Round<'r> {
         results: &mut Results,
         is_next: bool,
     ) -> Option<Caller<'r, Evaluation<'r>, Result<Step<'r>, Overload>>> {
-        let turn = Turn {
-            plugin: evaluation.answering.plugin,
-            phase: Phase::Validate,
-        };
+        let turn = Turn::validating(evaluation.answering.plugin);
         match self
             .about(evaluation.pod.as_deref())
             .settle(&turn, answered)
@@ -411,10 +405,7 @@ impl<'r> Round<'r> {
         let index = evaluation.index;
         let later = evaluation.later.take();
         let round = self.about(evaluation.pod.as_deref());
-        let turn = Turn {
-            plugin: evaluation.answering.plugin,
-            phase: Phase::Validate,
-        };
+        let turn = Turn::validating(evaluation.answering.plugin);
         if let Some(later) = later {
             let request = &round.subject.request;
             let object = round.subject.object.as_ref();
@@ -476,10 +467,7 @@ impl<'r> Round<'r> {
         let shadow = answering.shadow(self.plugins).cloned();
         let (engine, subject, first_turns) = (self.engine, self.subject, self.first_turns);
         let deadline = answering.deadline(self.deadline);
-        let turn = Turn {
-            plugin: answering.plugin,
-            phase: Phase::Validate,
-        };
+        let turn = Turn::validating(answering.plugin);
         let answered = match known {
             Known::Answer(answered) => *answered,
             Known::Perhaps | Known::Nothing => turn.call(engine, subject, deadline).await?,
@@ -529,10 +517,7 @@ pub(super) async fn run(
     subject: &Subject,
     deadline: Instant,
 ) -> Result<(Report, Verdict), Overload> {
-    let turn = Turn {
-        plugin,
-        phase: Phase::Validate,
-    };
+    let turn = Turn::validating(plugin);
     let answered = turn.call(engine, subject, deadline).await?;
     conclude(turn, answered, engine, subject, deadline, None).await
 }

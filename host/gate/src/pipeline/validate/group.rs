@@ -111,10 +111,7 @@ impl<'g> Asking<'g> {
             tokio::task::yield_now().await;
         }
         let member = &self.group.members[index];
-        let turn = Turn {
-            plugin: member,
-            phase: Phase::Validate,
-        };
+        let turn = Turn::validating(member);
         let answered = turn.call_alone(self.engine, self.subject, self.deadline);
         let (answer, called) = answered.await?;
         let ended = verdict(answer);
