@@ -15,7 +15,7 @@ use clap::Args;
 
 use crate::terminal::NOTABLE;
 use crate::workspace::Workspace;
-use crate::{cargo, terminal, toolchain};
+use crate::{cargo, layout, terminal, toolchain};
 
 /// Measure Tollgate as it ships beside a native control, the same server and checks without WebAssembly, and beside
 /// webhooks that use controller-runtime and kube-rs.
@@ -84,6 +84,7 @@ impl Bench {
         }
         println!("$ {}", cargo::typed(&command));
         cargo::run(&mut command)?;
+        layout::report_missing(&workspace)?;
         if peers::are_wanted(&self.only) {
             peers::build(&workspace)?;
         }

@@ -59,6 +59,38 @@ struct Program {
 /// Names of functions by address. Equal functions can share one.
 type Functions = BTreeMap<u64, Vec<String>>;
 
+/// Tells about names that the program that was built last does not have, because measurements of it then mean less.
+pub(crate) fn report_missing(workspace: &Workspace) -> anyhow::Result<()> {
+    let file = workspace
+        .root()
+        .join(FOLDER)
+        .join(format!("{DEVELOPED}.txt"));
+    let recorded = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let binary = workspace.target().join("release/tollgate");
+    let program = fs::read(&binary).with_context(|| binary.display().to_string())?;
+    let (found, all) = (names_in(&program, &recorded), recorded.lines().count());
+    if !are_enough(found, all) {
+        terminal::problem(&format!(
+            "the program has {found} of the {all} functions whose order was recorded, so it is slower than it could be; \
+             record them again: cargo xtask layout --target {DEVELOPED}"
+        ));
+    }
+    Ok(())
+}
+
+/// Counts the recorded names in the list of symbols of a program.
+fn names_in(program: &[u8], recorded: &str) -> usize {
+    let recorded: HashSet<&[u8]> = recorded.lines().map(str::as_bytes).collect();
+    let names = program.split(|byte| *byte == 0);
+    let found: HashSet<&[u8]> = names.filter(|name| recorded.contains(name)).collect();
+    found.len()
+}
+
+/// Whether so many of the recorded functions are most of them.
+fn are_enough(found: usize, recorded: usize) -> bool {
+    found * 10 >= recorded * 9
+}
+
 // === impl Layout ===
 
 impl Layout {
@@ -130,7 +162,7 @@ impl Program {
             "  {}: the program has {found} of the {recorded} recorded functions",
             self.target
         );
-        let are_enough = found * 10 >= recorded * 9;
+        let are_enough = are_enough(found, recorded);
         if !are_enough {
             println!("  record them again: cargo xtask layout");
         }
@@ -197,6 +229,13 @@ fn functions(map: &str) -> Functions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_names_in_the_symbols_of_a_program() {
+        let program = b"\x7fELF\0_ZN1aE\0_ZN1bE\0_ZN1aE\0_ZN1cEx\0";
+        assert_eq!(names_in(program, "_ZN1aE\n_ZN1bE\n_ZN1cE\n"), 2);
+        assert!(are_enough(9, 10) && !are_enough(8, 10));
+    }
 
     #[test]
     fn reads_functions_of_a_map() {
