@@ -7,7 +7,7 @@ use tollgate_config::{Reference, SignaturePolicy, Signer, SignerProof, TextPatte
 
 use super::manifest::{Manifest, is_digest};
 use super::referrers::{bundles_in, next_page};
-use super::signature::{Form, Proof, PublicKey, Root, Trusted, signatures};
+use super::signature::{Form, Proof, PublicKey, Root, SignatureLayers, Trusted};
 use super::{address, tuf};
 
 /// Reads a manifest and returns the digest of its one layer.
@@ -31,8 +31,8 @@ pub fn is_layers_digest(text: &str) -> bool {
 /// # Errors
 /// The reason why the manifest cannot be read.
 pub fn count_signatures(manifest: &[u8]) -> Result<usize, String> {
-    let signatures = signatures(manifest).map_err(|error| chain(&error))?;
-    Ok(signatures.len())
+    let signatures = SignatureLayers::read(manifest).map_err(|error| chain(&error))?;
+    Ok(signatures.layers.len())
 }
 
 /// Reads a public key and checks a signature with it.

@@ -66,21 +66,26 @@ pub(super) enum Form {
     Bundle,
 }
 
+/// The signatures in a manifest.
+#[derive(Debug)]
+pub(super) struct SignatureLayers {
+    /// The layers that hold signatures, each with its form.
+    pub(super) layers: Vec<(Descriptor, Form)>,
+    /// Number of further layers, which are not looked at.
+    left_out: usize,
+}
+
 // === impl Place ===
 
 impl Place {
-    /// The layers of a manifest in this place that hold signatures, each with its form. A referrer has bundles, and one
-    /// manifest has few of them, whoever wrote it.
-    pub(super) fn signatures(
-        self,
-        manifest: &[u8],
-    ) -> Result<Vec<(Descriptor, Form)>, RegistryError> {
-        let mut layers = signatures(manifest)?;
+    /// Reads a manifest in this place. A referrer has bundles, and one manifest has few of them, whoever wrote it.
+    pub(super) fn signatures(self, manifest: &[u8]) -> Result<SignatureLayers, RegistryError> {
+        let mut signatures = SignatureLayers::read(manifest)?;
         if self == Self::Referrers {
-            layers.retain(|(_, form)| *form == Form::Bundle);
-            layers.truncate(MAX_BUNDLES);
+            signatures.layers.retain(|(_, form)| *form == Form::Bundle);
+            signatures.keep(MAX_BUNDLES);
         }
-        Ok(layers)
+        Ok(signatures)
     }
 }
 
@@ -102,18 +107,42 @@ pub(super) fn tag(digest: &str) -> String {
     format!("{}.sig", digest.replace(':', "-"))
 }
 
-/// The layers that hold signatures, each with its form.
-pub(super) fn signatures(manifest: &[u8]) -> Result<Vec<(Descriptor, Form)>, RegistryError> {
-    let manifest = Manifest::read(manifest)?;
-    let signed = manifest.layers.into_iter().filter_map(|layer| {
-        let form = match layer.media_type.as_str() {
-            PAYLOAD => Form::Simple(BASE64.decode(layer.annotations.get(SIGNATURE)?).ok()?),
-            kind if bundle::is_bundle(kind) => Form::Bundle,
-            _ => return None,
+// === impl SignatureLayers ===
+
+impl SignatureLayers {
+    pub(super) fn read(manifest: &[u8]) -> Result<Self, RegistryError> {
+        let manifest = Manifest::read(manifest)?;
+        let signed = manifest.layers.into_iter().filter_map(|layer| {
+            let form = match layer.media_type.as_str() {
+                PAYLOAD => Form::Simple(BASE64.decode(layer.annotations.get(SIGNATURE)?).ok()?),
+                kind if bundle::is_bundle(kind) => Form::Bundle,
+                _ => return None,
+            };
+            is_digest(&layer.digest).then_some((layer, form))
+        });
+        let mut signatures = Self {
+            layers: signed.collect(),
+            left_out: 0,
         };
-        is_digest(&layer.digest).then_some((layer, form))
-    });
-    Ok(signed.take(MAX_SIGNATURES).collect())
+        signatures.keep(MAX_SIGNATURES);
+        Ok(signatures)
+    }
+
+    fn keep(&mut self, most: usize) {
+        self.left_out += self.layers.len().saturating_sub(most);
+        self.layers.truncate(most);
+    }
+
+    /// Says how many of the manifest's signatures are looked at, if they are not all of them.
+    pub(super) fn unread(&self, manifest: &str) -> Option<String> {
+        let looked_at = self.layers.len();
+        let all = looked_at + self.left_out;
+        (self.left_out > 0).then(|| {
+            format!(
+                "looked at {looked_at} of the {all} signatures in the manifest {manifest}; Tollgate looks at no more in one manifest"
+            )
+        })
+    }
 }
 
 /// A text of a signature, escaped and cut to 160 characters.

@@ -5,7 +5,7 @@ use tollgate_config::{Reference, SignatureRequirement, Signatures};
 
 use super::cache::Cache;
 use super::session::Session;
-use super::signature::{self, Assessment, Form, Found, Proof, Trust, Trusted};
+use super::signature::{self, Assessment, Found, Proof, SignatureLayers, Trust, Trusted};
 use super::{Hold, MAX_MANIFEST_BYTES, Registry, RegistryError, describe};
 
 /// The requirements of a policy for an artifact, and the signatures and attestations that were found.
@@ -85,7 +85,8 @@ impl Registry {
                     while let Some(name) = session.next_name(&mut names).await? {
                         let found = session.signature(place, &name).await?;
                         let found = found.map(|(_, manifest)| place.signatures(&manifest));
-                        count += found.map_or(0, |found| found.map_or(0, |found| found.len()));
+                        count +=
+                            found.map_or(0, |found| found.map_or(0, |found| found.layers.len()));
                     }
                 }
                 let unread = Found {
@@ -159,12 +160,15 @@ impl Registry {
                 let Some((of_manifest, manifest)) = session.signature(place, &name).await? else {
                     continue;
                 };
-                let Ok(layers) = place.signatures(&manifest) else {
+                let Ok(signatures) = place.signatures(&manifest) else {
                     assessment.add(Proof::Nothing(UNREADABLE.to_owned()));
                     continue;
                 };
                 let mut proves = false;
-                for (layer, form) in layers {
+                if let Some(unread) = signatures.unread(&of_manifest) {
+                    assessment.leave_out(unread);
+                }
+                for (layer, form) in signatures.layers {
                     if layer.size > form.max_bytes(trusted) {
                         assessment.add(Proof::Nothing(TOO_LONG.to_owned()));
                         continue;
@@ -229,8 +233,8 @@ impl Registry {
         let proofs = cache.resolved(&signature_of(reference, digest))?;
         for proof in proofs.lines() {
             let manifest = held(proof, MAX_MANIFEST_BYTES)?;
-            let layers: Vec<(_, Form)> = signature::signatures(&manifest).ok()?;
-            for (layer, form) in layers {
+            let signatures = SignatureLayers::read(&manifest).ok()?;
+            for (layer, form) in signatures.layers {
                 if let Some(bytes) = held(&layer.digest, form.max_bytes(trusted)) {
                     assessment.add(trusted.examine(digest, &bytes, &form));
                 }

@@ -22,7 +22,7 @@ pub(crate) struct Assessment<'t> {
     predicate_types: BTreeSet<String>,
     found: Vec<Found>,
     /// Says what was not looked at, although signatures may be there.
-    left_out: Option<String>,
+    left_out: Vec<String>,
 }
 
 /// A signature or attestation that was found.
@@ -34,7 +34,7 @@ pub struct Found {
     pub text: String,
 }
 
-/// Maximum number of signatures in an error.
+/// Maximum number of signatures in an error, and of notes on what was not looked at.
 const MOST_SHOWN: usize = 8;
 /// The annotation of a manifest that holds the version.
 const VERSION: &str = "org.opencontainers.image.version";
@@ -55,7 +55,7 @@ impl<'t> Assessment<'t> {
             has_sbom: false,
             predicate_types: BTreeSet::new(),
             found: Vec::new(),
-            left_out: None,
+            left_out: Vec::new(),
         }
     }
 
@@ -86,7 +86,9 @@ impl<'t> Assessment<'t> {
 
     /// Notes that signatures may be where nobody has looked.
     pub(crate) fn leave_out(&mut self, what: String) {
-        self.left_out = Some(what);
+        if self.left_out.len() < MOST_SHOWN {
+            self.left_out.push(what);
+        }
     }
 
     pub(crate) fn digest(&self) -> &'t str {
@@ -102,7 +104,7 @@ impl<'t> Assessment<'t> {
 
     /// Whether there is nothing to be found.
     pub(crate) fn is_empty(&self) -> bool {
-        self.found.is_empty() && self.left_out.is_none()
+        self.found.is_empty() && self.left_out.is_empty()
     }
 
     /// Whether the policy is met.

@@ -98,13 +98,20 @@ impl Recorded {
         &mut found.unwrap().body
     }
 
-    /// The same answers with another signature or bundle, and with every digest that leads to it corrected, as somebody
-    /// who controls the registry would.
+    /// The same answers with another signature or bundle.
     fn forged(&self, from: &str, to: &str) -> Self {
+        self.with("blobs/", |body| {
+            assert!(body.contains(from), "{body}");
+            body.replacen(from, to, 1)
+        })
+    }
+
+    /// The same answers with another body at this path, and with every digest that leads to it corrected, as somebody who
+    /// controls the registry would.
+    fn with(&self, path: &str, change: impl FnOnce(&str) -> String) -> Self {
         let mut forged = self.clone();
-        let body = forged.body("blobs/");
-        assert!(body.contains(from), "{body}");
-        let changed = body.replacen(from, to, 1);
+        let body = forged.body(path);
+        let changed = change(body);
         let mut renamed = vec![(digest_of(body), digest_of(&changed))];
         *body = changed;
         while let Some((old, new)) = renamed.pop() {
@@ -247,6 +254,32 @@ fn accepts_what_cosign_pushes_to_every_registry() {
         let pulled = one.with_layer(LAYER).pull(&one.public_key).unwrap();
         assert_eq!(pulled, LAYER.as_bytes());
     }
+}
+
+#[test]
+fn refusal_tells_how_many_bundles_of_a_manifest_were_read() {
+    let all = recorded();
+    let one = all.iter().find(|one| one.form == "bundle").unwrap();
+    let stranger = all.iter().find(|other| other.key != one.key).unwrap();
+    let with_bundles = |count: usize| {
+        one.with("manifests/sha256:", |body| {
+            let mut manifest: Value = serde_json::from_str(body).unwrap();
+            let layer = manifest["layers"][0].clone();
+            manifest["layers"] = vec![layer; count].into();
+            manifest.to_string()
+        })
+    };
+    let key = &stranger.public_key;
+    let said = with_bundles(5).refused(
+        "too many bundles",
+        key,
+        "",
+        "looked at 4 of the 5 signatures in the manifest sha256:",
+    );
+    assert!(said.contains("signers: expected"), "{said}");
+    let said = with_bundles(4).refused("few bundles", key, "", "signers: expected");
+    assert!(!said.contains("looked at"), "{said}");
+    with_bundles(5).accepted(&one.public_key, "");
 }
 
 #[test]
