@@ -80,12 +80,14 @@ pub(super) struct SignatureLayers {
 impl Place {
     /// Reads a manifest in this place. A referrer has bundles, and one manifest has few of them, whoever wrote it.
     pub(super) fn signatures(self, manifest: &[u8]) -> Result<SignatureLayers, RegistryError> {
-        let mut signatures = SignatureLayers::read(manifest)?;
-        if self == Self::Referrers {
-            signatures.layers.retain(|(_, form)| *form == Form::Bundle);
-            signatures.keep(MAX_BUNDLES);
-        }
-        Ok(signatures)
+        let mut layers = signed_layers(manifest)?;
+        Ok(match self {
+            Self::Tag => SignatureLayers::first(layers, MAX_SIGNATURES),
+            Self::Referrers => {
+                layers.retain(|(_, form)| *form == Form::Bundle);
+                SignatureLayers::first(layers, MAX_BUNDLES)
+            }
+        })
     }
 }
 
@@ -111,26 +113,13 @@ pub(super) fn tag(digest: &str) -> String {
 
 impl SignatureLayers {
     pub(super) fn read(manifest: &[u8]) -> Result<Self, RegistryError> {
-        let manifest = Manifest::read(manifest)?;
-        let signed = manifest.layers.into_iter().filter_map(|layer| {
-            let form = match layer.media_type.as_str() {
-                PAYLOAD => Form::Simple(BASE64.decode(layer.annotations.get(SIGNATURE)?).ok()?),
-                kind if bundle::is_bundle(kind) => Form::Bundle,
-                _ => return None,
-            };
-            is_digest(&layer.digest).then_some((layer, form))
-        });
-        let mut signatures = Self {
-            layers: signed.collect(),
-            left_out: 0,
-        };
-        signatures.keep(MAX_SIGNATURES);
-        Ok(signatures)
+        Ok(Self::first(signed_layers(manifest)?, MAX_SIGNATURES))
     }
 
-    fn keep(&mut self, most: usize) {
-        self.left_out += self.layers.len().saturating_sub(most);
-        self.layers.truncate(most);
+    fn first(mut layers: Vec<(Descriptor, Form)>, most: usize) -> Self {
+        let left_out = layers.len().saturating_sub(most);
+        layers.truncate(most);
+        Self { layers, left_out }
     }
 
     /// Says how many of the manifest's signatures are looked at, if they are not all of them.
@@ -139,10 +128,24 @@ impl SignatureLayers {
         let all = looked_at + self.left_out;
         (self.left_out > 0).then(|| {
             format!(
-                "looked at {looked_at} of the {all} signatures in the manifest {manifest}; Tollgate looks at no more in one manifest"
+                "looked at {looked_at} of the {all} signatures in the manifest {manifest}: Tollgate looks at no more in one manifest"
             )
         })
     }
+}
+
+/// All layers that hold signatures, each with its form.
+fn signed_layers(manifest: &[u8]) -> Result<Vec<(Descriptor, Form)>, RegistryError> {
+    let manifest = Manifest::read(manifest)?;
+    let signed = manifest.layers.into_iter().filter_map(|layer| {
+        let form = match layer.media_type.as_str() {
+            PAYLOAD => Form::Simple(BASE64.decode(layer.annotations.get(SIGNATURE)?).ok()?),
+            kind if bundle::is_bundle(kind) => Form::Bundle,
+            _ => return None,
+        };
+        is_digest(&layer.digest).then_some((layer, form))
+    });
+    Ok(signed.collect())
 }
 
 /// A text of a signature, escaped and cut to 160 characters.
