@@ -78,7 +78,13 @@ pub(super) struct Idle {
     pub(super) store: Store<CallState>,
     pub(super) functions: Functions,
     place: Option<Place>,
+    /// The thread that made the last call.
+    thread: ThreadNumber,
 }
+
+/// A number that no other thread of the process has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ThreadNumber(u32);
 
 /// An instance, and its functions that have been called.
 #[derive(Default)]
@@ -207,7 +213,8 @@ impl Shelf {
         }
     }
 
-    /// Takes the last instance that can be put back. Its memory is most likely still in the processor's caches.
+    /// Takes an instance that can be put back: the last one that this thread has used, or else the last one of all. Its memory is
+    /// most likely still in the processor's caches.
     pub(super) fn take(&self) -> Option<Idle> {
         let taken = self.take_ready();
         if taken.is_none() && batch::end_if_it_has_one_of(self) {
@@ -217,9 +224,10 @@ impl Shelf {
     }
 
     fn take_ready(&self) -> Option<Idle> {
+        let here = ThreadNumber::here();
         let mut idle = lock(&self.idle);
-        let ready = idle.iter_mut().rposition(Idle::is_ready)?;
-        Some(idle.remove(ready))
+        let chosen = last_ready(&mut idle, |idle| idle.thread == here, Idle::is_ready)?;
+        Some(idle.remove(chosen))
     }
 
     /// Number of idle instances.
@@ -258,6 +266,7 @@ impl Shelf {
             return;
         }
         idle.store.data_mut().forget();
+        idle.thread = ThreadNumber::here();
         let call = EndedCall {
             shelf: self.clone(),
             idle,
@@ -296,6 +305,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Finds the last instance that is ready: one of this thread's own, or else any. Asking whether another thread's instance is
+/// ready can move its data between processors, so an own one is looked for first.
+fn last_ready<T>(
+    idle: &mut [T],
+    is_own: impl Fn(&T) -> bool,
+    mut is_ready: impl FnMut(&mut T) -> bool,
+) -> Option<usize> {
+    let own = idle
+        .iter_mut()
+        .rposition(|idle| is_own(idle) && is_ready(idle));
+    own.or_else(|| idle.iter_mut().rposition(is_ready))
+}
+
 // === impl EndedCall ===
 
 impl EndedCall {
@@ -329,6 +351,7 @@ impl Idle {
             store,
             functions: Functions::default(),
             place: None,
+            thread: ThreadNumber::default(),
         }
     }
 
@@ -363,6 +386,19 @@ impl Idle {
         });
         *self.store.data_mut() = state;
         admitted.map(|_| ())
+    }
+}
+
+// === impl ThreadNumber ===
+
+impl ThreadNumber {
+    /// Returns the number of the current thread. It is never the default.
+    fn here() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        thread_local! {
+            static HERE: ThreadNumber = ThreadNumber(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        HERE.with(|number| *number)
     }
 }
 
@@ -561,6 +597,37 @@ mod tests {
         assert_eq!(keeping.most_of_plugin(), 1, "at least one");
         drop((one, more, many));
         assert_eq!(keeping.most_of_plugin(), 4);
+    }
+
+    #[test]
+    fn threads_take_their_own_instances_first() {
+        // Whether each instance is the thread's own, and whether it is ready.
+        let chosen = |idle: &[(bool, bool)]| {
+            let mut idle = idle.to_vec();
+            last_ready(&mut idle, |(own, _)| *own, |(_, ready)| *ready)
+        };
+        assert_eq!(
+            chosen(&[(true, true), (true, true), (false, true)]),
+            Some(1)
+        );
+        assert_eq!(
+            chosen(&[(true, true), (true, false), (false, true)]),
+            Some(0)
+        );
+        assert_eq!(
+            chosen(&[(false, true), (false, true), (true, false)]),
+            Some(1)
+        );
+        assert_eq!(chosen(&[(false, false), (true, false)]), None);
+    }
+
+    #[test]
+    fn each_thread_has_another_number() {
+        let here = ThreadNumber::here();
+        assert_eq!(here, ThreadNumber::here());
+        assert_ne!(here, ThreadNumber::default());
+        let other = std::thread::spawn(ThreadNumber::here).join();
+        assert_ne!(here, other.expect("it does not panic"));
     }
 
     #[test]
