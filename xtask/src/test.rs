@@ -12,6 +12,7 @@
 mod browser;
 mod count;
 mod dependencies;
+mod disk;
 pub(crate) mod languages;
 mod miri;
 mod suites;
@@ -74,7 +75,11 @@ type Step = (
 );
 
 const STEPS: [Step; 14] = [
-    ("toolchain", "required tools are installed", toolchain),
+    (
+        "toolchain",
+        "the disk has room, and required tools are installed",
+        toolchain,
+    ),
     (
         "dependencies",
         "sources, licences and known vulnerabilities",
@@ -202,7 +207,8 @@ fn sum_up(done: &[Done], took: Duration) -> bool {
     !failures.is_empty()
 }
 
-fn toolchain(_: &mut Run) -> anyhow::Result<()> {
+fn toolchain(run: &mut Run) -> anyhow::Result<()> {
+    disk::check(&run.workspace)?;
     println!("  rust    {}", toolchain::rustc_version()?);
     toolchain::ensure_wasm_target()?;
     println!("  target  {WASM}");

@@ -135,7 +135,7 @@ impl fmt::Debug for Pointer {
 // === impl Json ===
 
 impl Json {
-    /// Returns the value at a pointer given as text. Does not allocate.
+    /// Returns the value at a pointer given as text. Allocates only to build a container, and to resolve escapes in a name.
     ///
     /// # Errors
     /// When the text is not a JSON Pointer.
