@@ -22,7 +22,8 @@ const TEMPORARY_GIB: u64 = 1;
 /// When a disk has too little room for the run.
 pub(super) fn check(workspace: &Workspace) -> anyhow::Result<()> {
     let target = workspace.target();
-    let was_built = target.join("debug/tollgate").exists();
+    // Only a run that has built all suites makes this folder. `cargo xtask demo` does not.
+    let was_built = target.join("languages").exists();
     let wanted = if was_built {
         LATER_RUN_GIB
     } else {
