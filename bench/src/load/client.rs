@@ -11,7 +11,7 @@ use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CipherSuite, ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
@@ -144,8 +144,12 @@ pub(super) fn connector(ca: &Path) -> anyhow::Result<TlsConnector> {
     let certificate = CertificateDer::from_pem_file(ca).with_context(unreadable)?;
     let mut roots = RootCertStore::empty();
     roots.add(certificate).with_context(unreadable)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let mut provider = rustls::crypto::ring::default_provider();
+    // kube-apiserver prefers this one, as every client in Go does on a processor with AES. rustls prefers AES-256.
+    let preferred = CipherSuite::TLS13_AES_128_GCM_SHA256;
+    let suites = &mut provider.cipher_suites;
+    suites.sort_by_key(|suite| suite.suite() != preferred);
+    let config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
