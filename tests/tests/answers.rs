@@ -7,7 +7,7 @@ use tollgate_tests::server::{Server, metric};
 use tollgate_tests::{guests, languages};
 
 /// Number of random reviews.
-const REVIEWS: usize = 6_000;
+const REVIEWS: usize = 2_000;
 
 /// Numbers that are the same in every run.
 struct Random(u64);
