@@ -172,10 +172,10 @@ impl Order {
             .into_iter()
             .map(|client| tokio::task::spawn_local(shared.clone().drive(client)))
             .collect();
-        let awake = match self.pace {
-            Pace::Saturating => Some(tokio::task::spawn_local(stay_awake())),
-            Pace::PerSecond(_) => None,
-        };
+        if self.pace == Pace::Saturating {
+            // It ends with the `LocalSet` that runs everything here.
+            tokio::task::spawn_local(stay_awake());
+        }
 
         tokio::time::sleep_until(counting_begins.into()).await;
         let cpu_before = CpuTimes::of(self.process)?;
@@ -188,9 +188,6 @@ impl Order {
         shared.counting.set(false);
         for connection in connections {
             connection.await??;
-        }
-        if let Some(awake) = awake {
-            awake.abort();
         }
         let patch = shared.reference.borrow_mut().take();
         let histogram = shared.histogram.borrow();

@@ -11,6 +11,7 @@ use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use rustls::crypto::CryptoProvider;
 use rustls::{CipherSuite, ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -138,20 +139,44 @@ impl Client {
     }
 }
 
+/// The cryptography of the client. It prefers the cipher that kube-apiserver prefers, as every client in Go on a processor with
+/// AES. rustls prefers AES-256.
+fn provider() -> CryptoProvider {
+    let mut provider = rustls::crypto::ring::default_provider();
+    let preferred = CipherSuite::TLS13_AES_128_GCM_SHA256;
+    let suites = &mut provider.cipher_suites;
+    suites.sort_by_key(|suite| suite.suite() != preferred);
+    provider
+}
+
 /// Creates a connector that trusts only one CA.
 pub(super) fn connector(ca: &Path) -> anyhow::Result<TlsConnector> {
     let unreadable = || format!("{} is not a PEM certificate", ca.display());
     let certificate = CertificateDer::from_pem_file(ca).with_context(unreadable)?;
     let mut roots = RootCertStore::empty();
     roots.add(certificate).with_context(unreadable)?;
-    let mut provider = rustls::crypto::ring::default_provider();
-    // kube-apiserver prefers this one, as every client in Go does on a processor with AES. rustls prefers AES-256.
-    let preferred = CipherSuite::TLS13_AES_128_GCM_SHA256;
-    let suites = &mut provider.cipher_suites;
-    suites.sort_by_key(|suite| suite.suite() != preferred);
-    let config = ClientConfig::builder_with_provider(Arc::new(provider))
+    let config = ClientConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_prefers_the_cipher_of_kube_apiserver_and_offers_all_others() {
+        let mut offered: Vec<_> = provider().cipher_suites;
+        assert_eq!(
+            offered.first().map(|suite| suite.suite()),
+            Some(CipherSuite::TLS13_AES_128_GCM_SHA256)
+        );
+        let mut all = rustls::crypto::ring::default_provider().cipher_suites;
+        let name = |suite: &rustls::SupportedCipherSuite| u16::from(suite.suite());
+        offered.sort_by_key(name);
+        all.sort_by_key(name);
+        assert_eq!(offered, all);
+    }
 }
