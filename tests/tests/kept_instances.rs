@@ -28,7 +28,7 @@ struct Hoarder {
 enum Fate {
     /// They serve several calls.
     Kept,
-    /// They could, but each call does something that nobody puts back.
+    /// They could, but each call does something that nobody resets.
     Dropped,
     /// Each call gets a new one.
     New,
@@ -81,7 +81,7 @@ const HOARDERS: &[Hoarder] = &[
         name: "every-page",
         fate: Fate::Dropped,
         fields: r#"(memory $memory (export "memory") 20) (global $sum (mut i32) (i32.const 0)) (global $at (mut i32) (i32.const 0))"#,
-        // 1.25 MiB, which is more than is put back.
+        // 1.25 MiB, which is more than is reset.
         digits: &["(global.set $at (i32.const 40000)) (global.set $sum (i32.const 0))
             (loop $next
                 (global.set $sum (i32.add (global.get $sum) (i32.load8_u (global.get $at))))
@@ -94,7 +94,7 @@ const HOARDERS: &[Hoarder] = &[
         name: "every-other-page",
         fate: Fate::Dropped,
         fields: r#"(memory $memory (export "memory") 10) (global $sum (mut i32) (i32.const 0)) (global $at (mut i32) (i32.const 0))"#,
-        // More regions than are put back.
+        // More regions than are reset.
         digits: &["(global.set $at (i32.const 40000)) (global.set $sum (i32.const 0))
             (loop $next
                 (global.set $sum (i32.add (global.get $sum) (i32.load8_u (global.get $at))))

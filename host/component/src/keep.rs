@@ -1,6 +1,6 @@
-//! Lets an instance be put back after a call, so that the next call can have it.
+//! Lets an instance be reset after a call, so that the next call can have it.
 //!
-//! Code that this step adds puts the instance back, in the sandbox. It restores everything in the instance that a call can
+//! Code that this step adds resets the instance, in the sandbox. It restores everything in the instance that a call can
 //! change. A component with anything else stays as it is, and each of its calls has a new instance.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!
 //! 1. They set every mutable global of the plugin to the value that it began with. For that, the plugin's module exports its
 //!    globals under names that only the keeper imports.
-//! 2. They hand the plugin's memory to the host, which puts its pages back.
+//! 2. They hand the plugin's memory to the host, which resets its pages.
 //! 3. They call the plugin.
 //!
 //! # What a call can change
@@ -50,8 +50,8 @@ use super::outline::{Outline, is_function, own_payloads};
 use super::separate::section;
 use super::trim::UNREACHABLE;
 
-/// The function of the host that puts the plugin's memory back. Its parameter is the whole memory, as a list of bytes.
-pub const PUT_BACK: &str = "tollgate-put-back";
+/// The function of the host that resets the plugin's memory. Its parameter is the whole memory, as a list of bytes.
+pub const RESET: &str = "tollgate-reset";
 /// Prefix of the names of the plugin's globals.
 const GLOBAL: &str = "tollgate:global";
 /// Ends of the names of the functions that reviews call.
@@ -126,7 +126,7 @@ struct Behind<'p> {
 }
 
 /// Adds a keeper to a component that [`lent`](super::lent) made. Returns `None` if the component has state that a keeper does
-/// not put back, or refers to its parts in ways that this step does not follow.
+/// not reset, or refers to its parts in ways that this step does not follow.
 ///
 /// # Errors
 /// When the component cannot be read.
@@ -195,7 +195,7 @@ fn is_plain(component: &[u8]) -> Result<bool, BinaryReaderError> {
             Payload::ComponentImportSection(section) => {
                 let imports = section.into_iter().collect::<Result<Vec<_>, _>>()?;
                 let mut names = imports.iter().map(|import| import.name.name);
-                !names.any(|name| name.starts_with("wasi:") || name == PUT_BACK)
+                !names.any(|name| name.starts_with("wasi:") || name == RESET)
             }
             Payload::ComponentCanonicalSection(section) => {
                 let functions = section.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -232,7 +232,7 @@ fn is_plain_function(function: &CanonicalFunction) -> bool {
 /// Whether reviews can call the plugin only through the keeper, and nothing else can call the keeper.
 ///
 /// - Each function that the component lifts becomes one of the keeper, or only traps. Another one would run without anything
-///   being put back.
+///   being reset.
 /// - The component uses the functions that become the keeper's for nothing else. A plugin that calls its keeper would get
 ///   its fuel again.
 fn calls_go_through_the_keeper(
@@ -355,7 +355,7 @@ fn is_call(kind: Option<&FuncType>) -> bool {
 // === impl Stateful ===
 
 impl<'m> Stateful<'m> {
-    /// Reads a module. Returns `None` if it has state that a keeper does not put back.
+    /// Reads a module. Returns `None` if it has state that a keeper does not reset.
     fn read(module: &'m [u8]) -> Result<Option<Self>, BinaryReaderError> {
         let mut validator = Validator::new_with_features(KNOWN);
         if validator.validate_all(module).is_err() {
@@ -435,12 +435,12 @@ impl<'m> Stateful<'m> {
                         }
                     }
                 }
-                // The keeper would put back what was there before it ran.
+                // The keeper would restore what was there before it ran.
                 Payload::StartSection { .. } => return Ok(None),
                 Payload::CodeSectionEntry(body) => {
                     bodies.push(body.as_bytes());
                     for operator in body.get_operators_reader()? {
-                        if changes_what_nobody_puts_back(&operator?) {
+                        if changes_what_nobody_resets(&operator?) {
                             return Ok(None);
                         }
                     }
@@ -462,7 +462,7 @@ impl<'m> Stateful<'m> {
 }
 
 /// Whether an instruction changes a table, or a segment of elements or data.
-fn changes_what_nobody_puts_back(operator: &Operator<'_>) -> bool {
+fn changes_what_nobody_resets(operator: &Operator<'_>) -> bool {
     matches!(
         operator,
         Operator::TableSet { .. }
@@ -518,7 +518,7 @@ impl Value {
 // === impl Place ===
 
 impl Place {
-    /// Finds the plugin, and reads all modules. Returns `None` if one of them has state that a keeper does not put back.
+    /// Finds the plugin, and reads all modules. Returns `None` if one of them has state that a keeper does not reset.
     fn of<'m>(outline: &Outline<'m>) -> Result<Option<(Self, Stateful<'m>)>, BinaryReaderError> {
         let called = outline.aliases.iter();
         let mut called = called.filter(|alias| alias.is_function() && is_called(alias.name));
@@ -655,7 +655,7 @@ impl<'p> Behind<'p> {
             .params([("memory", ComponentValType::Type(from.types))])
             .result(None);
         let mut imports = ComponentImportSection::new();
-        imports.import(PUT_BACK, ComponentTypeRef::Func(from.types + 1));
+        imports.import(RESET, ComponentTypeRef::Func(from.types + 1));
         let mut aliases = ComponentAliasSection::new();
         aliases.alias(Alias::CoreInstanceExport {
             instance: place.memory,
@@ -666,7 +666,7 @@ impl<'p> Behind<'p> {
         let options = [wasm_encoder::CanonicalOption::Memory(from.core_memories)];
         functions.lower(from.functions, options);
         let mut instances = InstanceSection::new();
-        instances.export_items([("put-back", ExportKind::Func, from.core_functions)]);
+        instances.export_items([("reset", ExportKind::Func, from.core_functions)]);
         instances.instantiate(
             from.modules,
             [
@@ -801,9 +801,9 @@ impl ReencodeComponent for Behind<'_> {
     }
 }
 
-/// Writes the module that puts the plugin back before it calls it.
+/// Writes the module that resets the plugin before it calls it.
 fn keeper(plugin: &Stateful<'_>) -> Module {
-    const PUT_BACK: u32 = 0;
+    const RESET: u32 = 0;
     const MEMORY_INDEX: u32 = 0;
     /// Size of a page of WebAssembly, as a number of bits.
     const PAGE_BITS: i32 = 16;
@@ -814,7 +814,7 @@ fn keeper(plugin: &Stateful<'_>) -> Module {
     if let Some(memory) = plugin.lent {
         imports.import(MEMORY_MODULE, MEMORY, EntityType::Memory(memory));
     }
-    imports.import("host", "put-back", EntityType::Function(0));
+    imports.import("host", "reset", EntityType::Function(0));
     for name in &plugin.called {
         imports.import("plugin", name, EntityType::Function(1));
     }
@@ -845,7 +845,7 @@ fn keeper(plugin: &Stateful<'_>) -> Module {
             .memory_size(MEMORY_INDEX)
             .i32_const(PAGE_BITS)
             .i32_shl()
-            .call(PUT_BACK)
+            .call(RESET)
             .call(1 + number)
             .end();
         code.function(&function);

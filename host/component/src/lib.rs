@@ -6,7 +6,7 @@
 //! - `order` puts modules that come in a random order into one order.
 //! - `separate` takes the contents of memories out, so that plugins share code.
 //! - `lend` lets a component import its memories, so that plugins share compiled code.
-//! - `keep` lets an instance be put back after a call.
+//! - `keep` lets an instance be reset after a call.
 //! - `trim` removes what a plugin's exports cannot reach.
 //!
 //! All of them read bytes that nobody has checked.
@@ -23,7 +23,7 @@ pub mod trim;
 
 pub use componentize::{ComponentizeError, componentize, exports, imports};
 pub use flatten::flattened;
-pub use keep::{PUT_BACK, kept};
+pub use keep::{RESET, kept};
 pub use lend::{Lent, LentMemory, Wanted, WantedError, lent, memory_import, parted, wanted};
 pub use order::ordered;
 pub use separate::{Separated, SlotError, separate, slots};

@@ -364,7 +364,7 @@ impl Guest {
             _running: None,
         });
         let (mut idle, begun) = linked.instance(state);
-        // The host sets the fuel of the call when it has put the instance back, and the plugin begins.
+        // The host sets the fuel of the call when it has reset the instance, and the plugin begins.
         let fuel_at_first = match linked.shelf {
             Some(_) => KEEPER_FUEL,
             None => self.limits.fuel,
@@ -408,7 +408,7 @@ impl Guest {
         let cpu = meter.cpu();
         let outcome = match outcome {
             Ok(_) if linked.shelf.is_some() && !Shelf::has_begun(&idle.store) => {
-                let what = "it ran without being put back".to_owned();
+                let what = "it ran without being reset".to_owned();
                 Err(Stop::Contract(what).into())
             }
             outcome => outcome,

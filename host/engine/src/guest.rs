@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::images::ImageVerifier;
-use tollgate_component::{PUT_BACK, kept, wanted};
+use tollgate_component::{RESET, kept, wanted};
 use tollgate_config::lookup::Lookups;
 use tollgate_config::{Access, Capability, Images, Limits, PluginName};
 use tollgate_lookups::Granted;
@@ -479,7 +479,7 @@ impl Guest {
         self.linked.load().instance.component().serialize()
     }
 
-    /// Whether the plugin's instances can be put back after a call.
+    /// Whether the plugin's instances can be reset after a call.
     #[must_use]
     pub fn has_keeper(&self) -> bool {
         self.linked.load().shelf.is_some()
@@ -594,7 +594,7 @@ fn admit(
             memories += 1;
             continue;
         }
-        if may_have_keeper && name == PUT_BACK {
+        if may_have_keeper && name == RESET {
             continue;
         }
         let is_optional = matches!(

@@ -1,8 +1,8 @@
 //! Keeps the instance of a call for the next call of the same plugin.
 //!
 //! An instance is kept only if its component has a keeper (`tollgate_component::kept`). Before the plugin begins, the keeper sets
-//! its globals and hands its memory to the host, which puts the written pages back. The host drops instances that cannot be
-//! put back:
+//! its globals and hands its memory to the host, which resets the written pages. The host drops instances that cannot be
+//! reset:
 //!
 //! - The call ended with a fault.
 //! - The memory has grown.
@@ -12,7 +12,7 @@
 //! The host takes what a page began with from a new instance, before the plugin begins there. So an instance that wrote to
 //! a page for the first time in the life of its plugin waits until the next new instance has shown the page's contents.
 //!
-//! The keeper uses separate fuel. When the memory is put back, the host sets the fuel of the call. A call therefore has the same
+//! The keeper uses separate fuel. When the memory is reset, the host sets the fuel of the call. A call therefore has the same
 //! fuel in a new instance and in a kept one.
 
 mod batch;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
-use tollgate_component::PUT_BACK;
+use tollgate_component::RESET;
 use wasmtime::component::{Instance, Linker, TypedFunc, WasmList};
 use wasmtime::{ResourceLimiter as _, Store, StoreContextMut};
 
@@ -105,11 +105,11 @@ pub(super) struct Keepable {
     /// Size of the memory at the beginning, in bytes.
     memory_bytes: usize,
     has_grown: bool,
-    /// Whether everything is put back for this call.
+    /// Whether everything is reset for this call.
     has_begun: bool,
     /// What was written, as parts of the memory. `None` in the first call.
     written: Option<Vec<Range<u64>>>,
-    /// What to put back. `None` if it is not known what the written pages began with.
+    /// What to reset. `None` if it is not known what the written pages began with.
     changes: Option<Changes>,
     origin: Arc<Mutex<Origin>>,
 }
@@ -213,7 +213,7 @@ impl Shelf {
         }
     }
 
-    /// Takes an instance that can be put back: the last one that this thread has used, or else the last one of all. Its memory is
+    /// Takes an instance that can be reset: the last one that this thread has used, or else the last one of all. Its memory is
     /// most likely still in the processor's caches.
     pub(super) fn take(&self) -> Option<Idle> {
         let taken = self.take_ready();
@@ -321,7 +321,7 @@ fn last_ready<T>(
 // === impl EndedCall ===
 
 impl EndedCall {
-    /// Puts the instance on its shelf if it can be put back. Otherwise drops it. `now` is the number of page faults that this
+    /// Puts the instance on its shelf if it can be reset. Otherwise drops it. `now` is the number of page faults that this
     /// thread had at some time after the call.
     fn end(mut self, now: Option<Faults>) {
         // Written pages stay written, so they are known already if there is none more.
@@ -331,7 +331,7 @@ impl EndedCall {
         }
     }
 
-    /// Finds what to put back. Returns `None` if the instance has to go.
+    /// Finds what to reset. Returns `None` if the instance has to go.
     fn find_written_pages(&mut self) -> Option<()> {
         let keepable = self.idle.store.data_mut().keepable.as_mut()?;
         let memory = keepable.memory_to_keep()?;
@@ -355,7 +355,7 @@ impl Idle {
         }
     }
 
-    /// Whether everything can be put back. It may have become known what the pages began with.
+    /// Whether everything can be reset. It may have become known what the pages began with.
     fn is_ready(&mut self) -> bool {
         let Some(keepable) = &mut self.store.data_mut().keepable else {
             return false;
@@ -405,26 +405,26 @@ impl ThreadNumber {
 // === impl Keepable ===
 
 impl Keepable {
-    /// What to put back in the memory at these addresses. `None` in a new instance.
+    /// What to reset in the memory at these addresses. `None` in a new instance.
     ///
     /// # Errors
     /// When the plugin has begun: it calls its keeper itself, and would get its fuel again. When the memory is another one.
     fn changes(&self, addresses: &Range<u64>) -> Result<Option<&Changes>, Stop> {
         if self.has_begun {
-            let what = "it called the code that puts its instance back".to_owned();
+            let what = "it called the code that resets its instance".to_owned();
             return Err(Stop::Contract(what));
         }
         match (&self.changes, &self.memory) {
             (None, None) => Ok(None),
             (Some(changes), Some(before)) if before == addresses => Ok(Some(changes)),
             _ => {
-                let what = "its memory is not the one that is to be put back".to_owned();
+                let what = "its memory is not the one that is to be reset".to_owned();
                 Err(Stop::Contract(what))
             }
         }
     }
 
-    /// The memory, if it can be put back after the call.
+    /// The memory, if it can be reset after the call.
     fn memory_to_keep(&self) -> Option<Range<u64>> {
         let memory = self.memory.clone()?;
         // The size of a memory of 4 GiB does not fit into the list that the keeper hands over.
@@ -432,7 +432,7 @@ impl Keepable {
         (self.has_begun && !self.has_grown && is_whole).then_some(memory)
     }
 
-    /// Notes that everything is put back. Returns the fuel that a store needs now, so that the call has exactly its fuel.
+    /// Notes that everything is reset. Returns the fuel that a store needs now, so that the call has exactly its fuel.
     fn begins(&mut self, addresses: Range<u64>) -> u64 {
         self.memory = Some(addresses);
         self.has_begun = true;
@@ -467,7 +467,7 @@ impl Origin {
             let known = self.pristine.pages.iter().copied();
             self.wanted = numbers().chain(known).collect();
             if self.wanted.len() as u64 > MOST_WRITTEN_BYTES / PAGE_BYTES {
-                // Begin again. Instances that can be put back have what they need.
+                // Begin again. Instances that can be reset have what they need.
                 self.wanted = numbers().collect();
             }
         }
@@ -525,7 +525,7 @@ impl Pristine {
 // === impl Changes ===
 
 impl Changes {
-    fn put_back(&self, memory: &Range<u64>) {
+    fn reset(&self, memory: &Range<u64>) {
         for region in &self.regions {
             let contents = &self.pristine.contents[region.from..][..region.bytes];
             pages::restore(memory, region.at, contents);
@@ -535,12 +535,12 @@ impl Changes {
 
 /// Adds the function that keepers call.
 pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    linker.root().func_wrap(PUT_BACK, put_back)?;
+    linker.root().func_wrap(RESET, reset)?;
     Ok(())
 }
 
-/// Puts the plugin's memory back. Then the plugin begins.
-fn put_back(
+/// Resets the plugin's memory. Then the plugin begins.
+fn reset(
     mut store: StoreContextMut<'_, CallState>,
     (memory,): (WasmList<u8>,),
 ) -> wasmtime::Result<()> {
@@ -551,7 +551,7 @@ fn put_back(
         wasmtime::bail!("only a keeper may hand over a memory");
     };
     match keepable.changes(&addresses)? {
-        Some(changes) => changes.put_back(&addresses),
+        Some(changes) => changes.reset(&addresses),
         None => lock(&keepable.origin).learn(content),
     }
     let state = store.data_mut();
@@ -680,14 +680,14 @@ mod tests {
     }
 
     #[test]
-    fn written_pages_are_put_back_and_no_others() {
+    fn written_pages_are_reset_and_no_others() {
         let mut origin = Origin::default();
         assert!(origin.changes(&[4096..12_288, 20_480..24_576]).is_none());
         origin.learn(&memory());
         let changes = origin.changes(&[4096..12_288, 20_480..24_576]).unwrap();
         let mut changed = vec![77_u8; 10 * 4096];
         let start = changed.as_mut_ptr().expose_provenance() as u64;
-        changes.put_back(&(start..start + 10 * 4096));
+        changes.reset(&(start..start + 10 * 4096));
         let firsts: Vec<_> = changed.chunks(4096).map(|page| page[0]).collect();
         assert_eq!(firsts, [77, 1, 2, 77, 77, 5, 77, 77, 77, 77]);
         assert!(changed.chunks(4096).all(|page| page == [page[0]; 4096]));
@@ -704,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn another_memory_is_not_put_back() {
+    fn another_memory_is_not_reset() {
         let mut keepable = keepable();
         keepable.begins(65_536..131_072);
         keepable.has_begun = false;
@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_after_the_beginning_is_not_put_back() {
+    fn memory_that_grows_after_the_beginning_is_not_reset() {
         let mut keepable = keepable();
         keepable.grows(65_536);
         assert_eq!(keepable.memory_to_keep(), None, "it has not begun");
@@ -736,7 +736,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_handed_over_as_a_whole_is_not_put_back() {
+    fn memory_that_is_not_handed_over_as_a_whole_is_not_reset() {
         let mut keepable = keepable();
         keepable.grows(1 << 32);
         keepable.begins(65_536..65_536);

@@ -7,7 +7,7 @@
 //! - The limits, which are set before a plugin's first instruction.
 //! - The errors that a call ends with.
 //!
-//! Each call gets a new instance in a new store, or a kept one that is put back before the plugin runs (`keeping`). The call
+//! Each call gets a new instance in a new store, or a kept one that is reset before the plugin runs (`keeping`). The call
 //! runs on a fiber, which yields to tokio at every tick of the epoch.
 
 mod access;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tollgate_component::{PUT_BACK, memory_import};
+use tollgate_component::{RESET, memory_import};
 use tollgate_config::Capability;
 use wasmtime::Module;
 use wasmtime::component::{Component, InstancePre, Linker};
@@ -90,10 +90,10 @@ impl Parts {
         linker.instantiate_pre(&self.component)
     }
 
-    /// Whether instances can be put back after a call.
+    /// Whether instances can be reset after a call.
     pub(super) fn has_keeper(&self, engine: &wasmtime::Engine) -> bool {
         let kind = self.component.component_type();
-        kind.imports(engine).any(|(name, _)| name == PUT_BACK)
+        kind.imports(engine).any(|(name, _)| name == RESET)
     }
 
     /// Whether an import is one of the memories.

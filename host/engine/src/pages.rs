@@ -98,7 +98,7 @@ impl Pages {
     }
 
     /// Finds the regions of a range of addresses whose pages this process has written, as distances from its start. A page
-    /// stays written when its content is put back. A page of zeros that was only read counts as written, too: the kernel can
+    /// stays written when its content is reset. A page of zeros that was only read counts as written, too: the kernel can
     /// put such a page in the place of one that was written (KSM). Returns nothing if there are too many, or if the kernel fails.
     #[expect(
         unsafe_code,

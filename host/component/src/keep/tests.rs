@@ -52,7 +52,7 @@ fn kept_of(component: &[u8]) -> (Option<Vec<u8>>, Vec<LentMemory>) {
 }
 
 /// Calls `validate` three times in one instance. Returns its results, and for each call the bytes that the host would have to
-/// put back.
+/// reset.
 fn sums(kept: &[u8], memories: &[LentMemory]) -> [(u32, Vec<usize>); 3] {
     type Memories = Vec<Vec<u8>>;
     let engine = Engine::default();
@@ -63,14 +63,14 @@ fn sums(kept: &[u8], memories: &[LentMemory]) -> [(u32, Vec<usize>); 3] {
         let named = linker.root().module(&memory_import(number), &memory);
         named.expect("no import has this name");
     }
-    let put_back = |mut store: StoreContextMut<'_, Memories>, (memory,): (WasmList<u8>,)| {
+    let reset = |mut store: StoreContextMut<'_, Memories>, (memory,): (WasmList<u8>,)| {
         let memory = memory.as_le_slice(&store).to_vec();
         store.data_mut().push(memory);
         Ok(())
     };
     linker
         .root()
-        .func_wrap(PUT_BACK, put_back)
+        .func_wrap(RESET, reset)
         .expect("no import has this name");
     let mut store = Store::new(&engine, Memories::new());
     let instance = linker.instantiate(&mut store, &component);
@@ -102,7 +102,7 @@ fn sums(kept: &[u8], memories: &[LentMemory]) -> [(u32, Vec<usize>); 3] {
 fn keeper_puts_globals_back_and_hands_over_the_memory() {
     let (kept, memories) = kept_of(&component("", "", ""));
     let kept = kept.expect("it has nothing else");
-    // The global has the same value in each call. The host has to put the memory back, and does not do so here.
+    // The global has the same value in each call. The host has to reset the memory, and does not do so here.
     let new = 101 + 6 + 1;
     let changed = vec![8, 65_600, 150_000];
     assert_eq!(
@@ -182,7 +182,7 @@ fn components_with_other_state_have_no_keeper() {
     }
 }
 
-/// A function that nobody wraps would run in an instance that is not put back.
+/// A function that nobody wraps would run in an instance that is not reset.
 #[test]
 fn component_that_lifts_other_functions_has_no_keeper() {
     let lifted = |body: &str| {
@@ -235,7 +235,7 @@ fn component_that_uses_a_called_function_itself_has_no_keeper() {
 fn component_that_asks_like_a_keeper_has_none() {
     let text = format!(
         r#"(type $bytes (list u8))
-        (import "{PUT_BACK}" (func (param "memory" $bytes) (result u64)))"#
+        (import "{RESET}" (func (param "memory" $bytes) (result u64)))"#
     );
     assert!(kept_of(&component("", "", &text)).0.is_none());
     let wasi = r#"(import "wasi:clocks/monotonic-clock@0.2.0" (instance))"#;

@@ -158,7 +158,7 @@ pub const CONFIG_DESCRIPTIONS: &[Description] = &[
     ),
     (
         "engine.keptInstances",
-        "Maximum number of instances that are put back after a call and kept for the next call of their plugin. With 0, every call gets a new instance.",
+        "Maximum number of instances that are kept after a call and reset for the next call of their plugin. With 0, every call gets a new instance.",
     ),
     (
         "engine.maxWasmStack",

@@ -52,7 +52,7 @@ pub struct Alike {
     pub is_joined: bool,
     /// Whether the served component can import its memory.
     pub is_lent: bool,
-    /// Number of calls in an instance that was put back after another call.
+    /// Number of calls in an instance that was reset after another call.
     pub calls_in_kept: u32,
     /// Whether the baseline compiler supports the plugin, and made the same snapshot.
     pub has_baseline: bool,

@@ -31,7 +31,7 @@ pub(super) struct Order {
     pub(super) max_wasm_stack_bytes: u64,
     /// Tier of the code that the host will run.
     pub(super) tier: Tier,
-    /// Whether components get a keeper, which puts an instance back after a call.
+    /// Whether components get a keeper, which resets an instance for the next call.
     pub(super) keeps_instances: bool,
     /// Tier of the code that describes and configures the plugin.
     pub(super) once: Tier,
