@@ -286,6 +286,17 @@ impl Installed {
         Some(names.join(" "))
     }
 
+    /// Whether the Lease of a replica names the plugin.
+    pub(super) fn announces(&self, replica: &str, plugin: &str) -> bool {
+        let lease = format!("lease/{}-replica-{replica}", self.name);
+        let lease = get(self.cluster, &["-n", self.namespace, &lease]).unwrap_or_default();
+        let annotations = lease["metadata"]["annotations"].as_object();
+        annotations.into_iter().flatten().any(|(_, text)| {
+            let announcement = text.as_str().map(serde_json::from_str::<Value>);
+            announcement.is_some_and(|read| read.is_ok_and(|one| !one["plugins"][plugin].is_null()))
+        })
+    }
+
     /// The registered CAs, in PEM. Empty without a configuration.
     pub(super) fn bundle(&self) -> String {
         let configuration = self.configuration().unwrap_or_default();
@@ -336,7 +347,8 @@ fn timing() -> Timing {
             retry: Duration::from_millis(500),
         },
         announce: Duration::from_secs(1),
-        replica_gone: Duration::from_secs(5),
+        // Longer than any pause of a busy machine. A replica that is gone holds nobody up.
+        replica_gone: Duration::from_secs(10),
         authority: Duration::from_millis(500),
         ..Timing::default()
     }
