@@ -98,6 +98,41 @@ pub(crate) fn configuring<T>(work: impl FnOnce() -> T) -> T {
     ALLOCATOR.configuring(work)
 }
 
+/// The host calls this function to get a block for what it hands over. It takes the place of wit-bindgen's weak symbol,
+/// which reaches the allocator through three more functions. Each function costs fuel and time.
+///
+/// # Safety
+/// `old_bytes` is 0, or `old` is a block of this allocator with that size and alignment.
+#[cfg(target_arch = "wasm32")]
+#[unsafe(export_name = "cabi_realloc")]
+unsafe extern "C" fn cabi_realloc(
+    old: *mut u8,
+    old_bytes: usize,
+    align: usize,
+    bytes: usize,
+) -> *mut u8 {
+    let Ok(layout) = Layout::from_size_align(bytes, align) else {
+        core::arch::wasm32::unreachable();
+    };
+    if bytes == 0 {
+        return ptr::without_provenance_mut(align);
+    }
+    let block = if old_bytes == 0 {
+        // SAFETY: the size is not zero.
+        unsafe { ALLOCATOR.alloc(layout) }
+    } else {
+        // SAFETY: the caller's promise. The size is not zero, and valid as that of a layout.
+        unsafe {
+            let old_layout = Layout::from_size_align_unchecked(old_bytes, align);
+            ALLOCATOR.realloc(old, old_layout, bytes)
+        }
+    };
+    if block.is_null() {
+        core::arch::wasm32::unreachable();
+    }
+    block
+}
+
 // === impl LinearMemory ===
 
 // SAFETY: what lies between the heap's base and the end of the memory belongs to nobody else: this is the only allocator.

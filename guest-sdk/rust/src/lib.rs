@@ -122,7 +122,7 @@ pub use denial::Findings;
 pub use patch::{Mutation, Patch};
 #[doc(hidden)]
 pub use pointer::literal as __literal;
-pub use pointer::{Pointer, PointerError};
+pub use pointer::{Pointer, PointerError, Pointers};
 pub use policy::{Mutate, Plugin, Policy, Validate};
 pub use qualified_name::{QualifiedName, QualifiedNameError};
 pub use review::{Document, ReadError, Review};
@@ -132,7 +132,8 @@ pub use settings::SettingsErrors;
 pub mod prelude {
     pub use crate::{
         Cause, Denial, Document, Findings, Mutate, Mutation, Node, Operation, Patch, Pointer,
-        Policy, QualifiedName, Review, Rule, SettingsErrors, Validate, Value, at, pointer,
+        Pointers, Policy, QualifiedName, Review, Rule, SettingsErrors, Validate, Value, at,
+        pointer,
     };
 }
 

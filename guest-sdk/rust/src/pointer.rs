@@ -23,6 +23,24 @@ pub use self::check::literal;
 #[serde(try_from = "Checked")]
 pub struct Pointer(String);
 
+/// Pointers that a policy reads together with [`Document::get_all`](crate::Document::get_all). Each is checked once.
+///
+/// Create them in [`Policy::configure`](crate::Policy::configure). The host keeps them for all reviews.
+///
+/// ```
+/// use tollgate_sdk::{Document, Pointers, Value};
+///
+/// fn pointers() -> Pointers {
+///     Pointers::new(["/metadata/labels/team", "/spec/replicas"])
+/// }
+///
+/// fn values(object: Document, pointers: &Pointers) -> Vec<Option<Value>> {
+///     object.get_all(pointers)
+/// }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pointers(Vec<String>);
+
 /// The reason why a text is not a [`Pointer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointerError {
@@ -47,6 +65,31 @@ macro_rules! pointer {
         $(pointer.push(&$token);)*
         pointer
     }};
+}
+
+// === impl Pointers ===
+
+impl Pointers {
+    /// Creates a list from pointers, in their order.
+    ///
+    /// # Panics
+    /// If one of them is malformed.
+    #[track_caller]
+    pub fn new<P: Into<Pointer>>(pointers: impl IntoIterator<Item = P>) -> Self {
+        let mut texts = Vec::new();
+        // A closure has a place of its own, so the check is in a loop.
+        for pointer in pointers {
+            let Pointer(text) = pointer.into();
+            checked(&text);
+            texts.push(text);
+        }
+        Self(texts)
+    }
+
+    /// The texts of the pointers.
+    pub(crate) fn texts(&self) -> &[String] {
+        &self.0
+    }
 }
 
 // === impl Pointer ===

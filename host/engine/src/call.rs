@@ -336,13 +336,9 @@ impl Guest {
         // No code runs in the store when this guard is dropped.
         let _running = linked.runtime.ticker.running_call();
         let meter = Arc::new(Meter::start_at(permitted));
-        let mut state = CallState::new(
-            self,
-            linked.shelf.is_some(),
-            engine,
-            Some(subject),
-            engine.call_memory(),
-        );
+        let (mut idle, begun) = linked.instance(self, engine, subject);
+        // The state is written where it is. A move would copy all of it.
+        let state = idle.store.data_mut();
         state.lines_before = lines_before;
         if earlier.answers.is_some() {
             state.access = earlier.answers;
@@ -363,7 +359,6 @@ impl Guest {
             rest: engine.rest,
             _running: None,
         });
-        let (mut idle, begun) = linked.instance(state);
         // The host sets the fuel of the call when it has reset the instance, and the plugin begins.
         let fuel_at_first = match linked.shelf {
             Some(_) => KEEPER_FUEL,
@@ -660,15 +655,22 @@ impl Linked {
 
     /// Takes a kept instance for a call, or creates a store for a new one. Also returns whether there is room for the memory
     /// of the kept instance.
-    fn instance(&self, state: CallState) -> (Idle, wasmtime::Result<()>) {
+    fn instance(
+        &self,
+        guest: &Guest,
+        engine: &Engine,
+        subject: Subject,
+    ) -> (Idle, wasmtime::Result<()>) {
+        let memory = engine.call_memory();
         match self.shelf.as_ref().and_then(|shelf| shelf.take()) {
             Some(mut idle) => {
-                let begun = idle.begin(state);
+                let begun = idle.begin(guest, engine, subject, memory);
                 (idle, begun)
             }
             None => {
-                let mut idle = Idle::new(self.store(state));
                 let shelf = self.shelf.as_ref();
+                let state = CallState::new(guest, shelf.is_some(), engine, Some(subject), memory);
+                let mut idle = Idle::new(self.store(state));
                 let state = idle.store.data_mut();
                 state.keepable = shelf.map(|shelf| shelf.keepable(state.limits.fuel));
                 (idle, Ok(()))

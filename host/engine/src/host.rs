@@ -16,7 +16,7 @@ use tollgate_admission::review::request;
 use tollgate_json::document::{
     Json, Node as Match, Number, Pattern, PointerError, sensible_capacity,
 };
-use wasmtime::component::Linker;
+use wasmtime::component::{Linker, WasmStr};
 use wasmtime::{StoreContextMut, Trap};
 
 use super::answers::{self, Document, Question, Scalar, Told};
@@ -27,6 +27,7 @@ use super::bindings::types::{
 use super::bindings::{clock, logging};
 use super::fault::{Abort, Stop};
 use super::grounds::Depth;
+use super::pointers::{self, Walk};
 use super::state::{CallState, Subject};
 use super::{FUEL_PER_BYTE, FUEL_PER_CALL, FUEL_PER_MATCH, FUEL_PER_NODE};
 
@@ -54,7 +55,7 @@ pub(super) fn add_contract(linker: &mut Linker<CallState>) -> wasmtime::Result<(
     })?;
     review.func_wrap(
         "get-many",
-        |host: Host<'_>, (part, at): (Part, Vec<String>)| Ok((get_many(host, part, &at)?,)),
+        |host: Host<'_>, (part, at): (Part, Vec<WasmStr>)| Ok((get_many(host, part, &at)?,)),
     )?;
     review.func_wrap("keys", |host: Host<'_>, (part, at): (Part, String)| {
         Ok((keys(host, part, &at)?,))
@@ -132,17 +133,28 @@ fn get_json(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option
 fn get_many(
     mut host: Host<'_>,
     part: Part,
-    pointers: &[String],
+    texts: &[WasmStr],
 ) -> wasmtime::Result<Vec<Option<Value>>> {
-    let bytes = pointers.iter().map(String::len).sum();
-    let nodes = pointers.iter().map(|at| tokens(at) + 1).sum();
-    charge(&mut host, bytes, nodes)?;
+    let list = pointers::list(&mut host, texts)?;
+    charge(&mut host, list.bytes, list.nodes)?;
     let document = document(&mut host, part)?;
+    let mut walk = match &document {
+        Some(Document::Json(json)) => Some(Walk::new(json)),
+        Some(Document::Request(_)) | None => None,
+    };
     let limit_bytes = host.data().limits.memory_bytes;
     let mut wanted_bytes: u64 = 0;
-    let mut values = Vec::with_capacity(sensible_capacity(pointers.len()));
-    for at in pointers {
-        let found = find_in(&mut host, document.as_ref(), part, at, Depth::Value)?;
+    let mut values = Vec::with_capacity(sensible_capacity(texts.len()));
+    for pointer in &list.pointers {
+        let at = &*pointer.text;
+        let found = match &mut walk {
+            Some(walk) => {
+                let found = walk.at(pointer).map_err(|error| malformed(&error))?;
+                notes(&mut host, part, at, Depth::Value, found.is_some());
+                found.cloned()
+            }
+            None => find_in(&mut host, document.as_ref(), part, at, Depth::Value)?,
+        };
         let bytes = found.as_ref().map_or(0, text_bytes);
         charge_bytes(&mut host, bytes)?;
         // A plugin can name one place many times. Do not collect more in the host's memory than fits into the plugin's
@@ -162,7 +174,7 @@ fn get_many(
     }
     let bytes = usize::try_from(wanted_bytes).unwrap_or(usize::MAX);
     tells(&mut host, bytes, || {
-        let pointers = pointers.iter().map(|at| at.as_str().into());
+        let pointers = list.pointers.iter().map(|pointer| (*pointer.text).into());
         let told = values.iter().map(|value| value.clone().map(Scalar::from));
         let question = Question::GetMany(part, pointers.collect());
         (question, Told::Values(told.collect()))
@@ -403,12 +415,7 @@ fn find_in(
     match document {
         Some(document) => {
             let found = document.at(at).map_err(|error| malformed(&error))?.cloned();
-            let state = host.data_mut();
-            state.records(part, at, false);
-            state.takes_note(part, at, depth);
-            if found.is_some() && matches!(part, Part::Object | Part::OldObject) {
-                state.secrecy.finds(at);
-            }
+            notes(host, part, at, depth, found.is_some());
             Ok(found)
         }
         None => {
@@ -420,8 +427,18 @@ fn find_in(
     }
 }
 
+/// Notes that the plugin has looked at a place of a document.
+fn notes(host: &mut Host<'_>, part: Part, at: &str, depth: Depth, is_found: bool) {
+    let state = host.data_mut();
+    state.records(part, at, false);
+    state.takes_note(part, at, depth);
+    if is_found && matches!(part, Part::Object | Part::OldObject) {
+        state.secrecy.finds(at);
+    }
+}
+
 /// The number of tokens of a pointer.
-fn tokens(at: &str) -> usize {
+pub(super) fn tokens(at: &str) -> usize {
     at.bytes().filter(|byte| *byte == b'/').count()
 }
 

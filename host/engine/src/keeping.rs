@@ -24,14 +24,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
 use tollgate_component::RESET;
+use tollgate_json::document::Account;
 use wasmtime::component::{Instance, Linker, TypedFunc, WasmList};
-use wasmtime::{ResourceLimiter as _, Store, StoreContextMut};
+use wasmtime::{Store, StoreContextMut};
 
+use super::Engine;
 use super::bindings::types::{Mutation, Verdict};
 use super::fault::Stop;
+use super::guest::Guest;
 use super::pages::{self, Faults, PAGE_BYTES, Pages};
 use super::secrecy::Secrecy;
-use super::state::CallState;
+use super::state::{CallState, Subject};
 
 pub use batch::together;
 
@@ -372,20 +375,22 @@ impl Idle {
     ///
     /// # Errors
     /// When there is no room for its memory, as for a new instance.
-    pub(super) fn begin(&mut self, mut state: CallState) -> wasmtime::Result<()> {
-        let keepable = self.store.data_mut().keepable.take();
-        let memory_bytes = keepable
-            .as_ref()
-            .map_or(0, |keepable| keepable.memory_bytes);
-        let admitted = state.memory_growing(0, memory_bytes, None);
-        let fuel = state.limits.fuel;
-        state.keepable = keepable.map(|keepable| Keepable {
-            fuel,
-            has_begun: false,
-            ..keepable
-        });
-        *self.store.data_mut() = state;
-        admitted.map(|_| ())
+    pub(super) fn begin(
+        &mut self,
+        guest: &Guest,
+        engine: &Engine,
+        subject: Subject,
+        memory: Account,
+    ) -> wasmtime::Result<()> {
+        let state = self.store.data_mut();
+        state.renew(guest, engine, Some(subject), memory);
+        let mut memory_bytes = 0;
+        if let Some(keepable) = &mut state.keepable {
+            keepable.fuel = state.limits.fuel;
+            keepable.has_begun = false;
+            memory_bytes = keepable.memory_bytes;
+        }
+        state.takes_memory(memory_bytes)
     }
 }
 

@@ -30,6 +30,7 @@ mod meter;
 mod namespaces;
 mod offload;
 mod pages;
+mod pointers;
 mod reads;
 mod secrecy;
 mod state;

@@ -19,6 +19,7 @@ use super::guest::Guest;
 use super::images;
 use super::keeping::Keepable;
 use super::meter::Meter;
+use super::pointers::PointerLists;
 use super::reads::Reads;
 use super::secrecy::Secrecy;
 use super::ticker::Running;
@@ -76,6 +77,8 @@ pub struct CallState {
     pub(super) transcript: Option<Transcript>,
     /// What is known about the instance, if it may be kept.
     pub(super) keepable: Option<Keepable>,
+    /// The lists of pointers that the instance has asked for.
+    pub(super) pointers: PointerLists,
     /// The limits of time. None while no code may run.
     pub(super) time: Option<Time>,
 }
@@ -134,31 +137,16 @@ impl CallState {
         subject: Option<Subject>,
         memory: Account,
     ) -> Self {
-        let request = subject.as_ref().map(|subject| &subject.request);
-        let secrecy = Secrecy::of(request.is_some_and(|request| request.is_secret()));
-        let is_update = subject.as_ref().is_some_and(Subject::is_update);
-        let mut limits = Limits::clone(&guest.limits);
-        // A memory that the component imports is an instance that the plugin did not ask for.
-        limits.instances = limits.instances.saturating_add(guest.imported_memories);
-        if has_keeper {
-            // The keeper is an instance that the plugin did not ask for either.
-            limits.instances = limits.instances.saturating_add(1);
-        }
+        let About { secrecy, is_update } = About::of(subject.as_ref());
         Self {
             plugin: guest.name.clone(),
             subject,
-            limits,
+            limits: limits_of(guest, has_keeper),
             clock: engine.clock,
             namespaces: engine.namespaces.clone(),
             lookups: guest.lookups.of(&engine.tables),
-            access: guest
-                .access
-                .as_ref()
-                .map(|grant| Box::new(Asking::new(grant, &engine.authorizer))),
-            images: guest
-                .images
-                .as_ref()
-                .map(|grant| Box::new(images::Asking::new(grant, engine.images.as_ref()))),
+            access: Self::asking(guest, engine),
+            images: Self::asking_about_images(guest, engine),
             lines_before: 0,
             secrecy,
             grounds: Grounds::default(),
@@ -176,8 +164,92 @@ impl CallState {
             host_calls: 0,
             transcript: None,
             keepable: None,
+            pointers: PointerLists::default(),
             time: None,
         }
+    }
+
+    /// Makes this the state of another call, in a kept instance. It is then as [`CallState::new`] makes it, except for what
+    /// is known about the instance: `keepable` and `pointers`.
+    ///
+    /// It is changed where it is. What is the same is not written: all threads count on the same `Arc`s.
+    pub(super) fn renew(
+        &mut self,
+        guest: &Guest,
+        engine: &Engine,
+        subject: Option<Subject>,
+        memory: Account,
+    ) {
+        let about = About::of(subject.as_ref());
+        // With the names of all fields, none is forgotten.
+        let Self {
+            plugin,
+            subject: its_subject,
+            limits,
+            clock,
+            namespaces,
+            lookups,
+            access,
+            images,
+            lines_before,
+            secrecy,
+            grounds,
+            reads,
+            is_update,
+            refused,
+            output_bytes,
+            memory_bytes,
+            memory: its_memory,
+            warnings,
+            annotations,
+            log_lines,
+            dropped_log_lines,
+            wasi,
+            host_calls,
+            transcript,
+            keepable: _,
+            pointers: _,
+            time,
+        } = self;
+        if *plugin != guest.name {
+            *plugin = guest.name.clone();
+        }
+        *its_subject = subject;
+        *limits = limits_of(guest, true);
+        *clock = engine.clock;
+        if !Arc::ptr_eq(namespaces, &engine.namespaces) {
+            *namespaces = engine.namespaces.clone();
+        }
+        *lookups = guest.lookups.of(&engine.tables);
+        *access = Self::asking(guest, engine);
+        *images = Self::asking_about_images(guest, engine);
+        *lines_before = 0;
+        *secrecy = about.secrecy;
+        *grounds = Grounds::default();
+        *reads = engine.reads.clone();
+        *is_update = about.is_update;
+        *refused = None;
+        *output_bytes = 0;
+        *memory_bytes = 0;
+        *its_memory = Some(memory);
+        *warnings = Vec::new();
+        *annotations = Vec::new();
+        *log_lines = 0;
+        *dropped_log_lines = 0;
+        *wasi = None;
+        *host_calls = 0;
+        *transcript = None;
+        *time = None;
+    }
+
+    fn asking(guest: &Guest, engine: &Engine) -> Option<Box<Asking>> {
+        let grant = guest.access.as_ref()?;
+        Some(Box::new(Asking::new(grant, &engine.authorizer)))
+    }
+
+    fn asking_about_images(guest: &Guest, engine: &Engine) -> Option<Box<images::Asking>> {
+        let grant = guest.images.as_ref()?;
+        Some(Box::new(images::Asking::new(grant, engine.images.as_ref())))
     }
 
     /// Records a read if the grounds of the answer may be needed later.
@@ -224,6 +296,33 @@ impl CallState {
         self.time = None;
     }
 
+    /// Takes bytes of linear memory from the plugin's limit, and from the memory for all calls.
+    pub(super) fn takes_memory(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        let bytes = bytes as u64;
+        let wanted_bytes = self.memory_bytes.saturating_add(bytes);
+        if wanted_bytes > self.limits.memory_bytes {
+            let stop = Stop::Memory {
+                wanted_bytes,
+                limit_bytes: self.limits.memory_bytes,
+            };
+            self.refused = Some(stop.clone());
+            return Err(stop.into());
+        }
+        let Some(memory) = &self.memory else {
+            return Err(Stop::Contract("its memory grew outside of a call".to_owned()).into());
+        };
+        memory.take(bytes).map_err(|error| match error {
+            NoRoom::Crowded => wasmtime::Error::from(error),
+            NoRoom::TooLarge { most_bytes } => Stop::Memory {
+                wanted_bytes,
+                limit_bytes: most_bytes,
+            }
+            .into(),
+        })?;
+        self.memory_bytes = wanted_bytes;
+        Ok(())
+    }
+
     /// Charges bytes that the plugin hands to the host.
     pub(super) fn take(&mut self, bytes: usize) -> wasmtime::Result<()> {
         self.output_bytes = self.output_bytes.saturating_add(bytes as u64);
@@ -244,6 +343,35 @@ impl CallState {
     }
 }
 
+/// What the subject of a call says about the call.
+struct About {
+    secrecy: Secrecy,
+    is_update: bool,
+}
+
+// === impl About ===
+
+impl About {
+    fn of(subject: Option<&Subject>) -> Self {
+        Self {
+            secrecy: Secrecy::of(subject.is_some_and(|subject| subject.request.is_secret())),
+            is_update: subject.is_some_and(Subject::is_update),
+        }
+    }
+}
+
+/// The limits of a store.
+fn limits_of(guest: &Guest, has_keeper: bool) -> Limits {
+    let mut limits = Limits::clone(&guest.limits);
+    // A memory that the component imports is an instance that the plugin did not ask for.
+    limits.instances = limits.instances.saturating_add(guest.imported_memories);
+    if has_keeper {
+        // The keeper is an instance that the plugin did not ask for either.
+        limits.instances = limits.instances.saturating_add(1);
+    }
+    limits
+}
+
 impl ResourceLimiter for CallState {
     fn memory_growing(
         &mut self,
@@ -259,28 +387,7 @@ impl ResourceLimiter for CallState {
         if let Some(keepable) = &mut self.keepable {
             keepable.grows(desired);
         }
-        let grown = desired.saturating_sub(current) as u64;
-        let wanted_bytes = self.memory_bytes.saturating_add(grown);
-        if wanted_bytes > self.limits.memory_bytes {
-            let stop = Stop::Memory {
-                wanted_bytes,
-                limit_bytes: self.limits.memory_bytes,
-            };
-            self.refused = Some(stop.clone());
-            return Err(stop.into());
-        }
-        let Some(memory) = &self.memory else {
-            return Err(Stop::Contract("its memory grew outside of a call".to_owned()).into());
-        };
-        memory.take(grown).map_err(|error| match error {
-            NoRoom::Crowded => wasmtime::Error::from(error),
-            NoRoom::TooLarge { most_bytes } => Stop::Memory {
-                wanted_bytes,
-                limit_bytes: most_bytes,
-            }
-            .into(),
-        })?;
-        self.memory_bytes = wanted_bytes;
+        self.takes_memory(desired.saturating_sub(current))?;
         Ok(true)
     }
 

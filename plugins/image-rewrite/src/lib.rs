@@ -16,10 +16,25 @@ use rewrite::Rewrites;
 /// requested.
 const ORIGINAL: &str = "original.image-rewrite.tollgate.dev";
 
+/// The lists of containers of a Pod.
+const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
 /// The policy.
 pub struct ImageRewrite {
     rewrites: Rewrites,
     annotate_original: bool,
+    /// The lists of containers, and the annotation of a mirror Pod.
+    pod: Pointers,
+    /// The operation and the subresource.
+    request: Pointers,
+}
+
+/// An image that the rules change.
+struct Change {
+    list: &'static str,
+    at: Pointer,
+    image: String,
+    rewritten: String,
 }
 
 /// The settings as the configuration has them.
@@ -48,73 +63,108 @@ impl Policy for ImageRewrite {
 
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
         let rewrites = Rewrites::read(&settings.rewrite)?;
+        let lists = LISTS.iter().map(|list| pointer!["spec", list]);
+        let mirror = pointer!["metadata", "annotations", "kubernetes.io/config.mirror"];
         Ok(Self {
             rewrites,
             annotate_original: settings.annotate_original,
+            pod: Pointers::new(lists.chain([mirror])),
+            request: Pointers::new(["/operation", "/subResource"]),
         })
     }
 }
 
 impl Mutate for ImageRewrite {
     fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
-        let sub_resource = review.sub_resource();
+        let changes = self.changes(review.object());
+        // Most Pods have no image to rewrite, and then nothing else is read.
+        if changes.is_empty() {
+            return Ok(Mutation::Unchanged);
+        }
+        let mut request = review.request_document().get_all(&self.request).into_iter();
+        let mut text = || request.next().flatten().and_then(Value::into_text);
+        let is_update = text().as_deref() == Some("UPDATE");
+        let sub_resource = text().filter(|name| !name.is_empty());
         let is_subresource = sub_resource.is_some();
-        let is_update = review.operation() == Operation::Update;
         // The lists that kube-apiserver lets this request change.
         let lists: &[_] = match sub_resource.as_deref() {
             None if is_update => &["initContainers", "containers"],
-            None => &["initContainers", "containers", "ephemeralContainers"],
+            None => &LISTS,
             Some("ephemeralcontainers") if is_update => &["ephemeralContainers"],
             Some(_) => &[],
         };
         let pod = review.object();
-        // A mirror Pod is the kubelet's copy of a static Pod. Changing it has no effect on the node.
-        if lists.is_empty()
-            || pod
-                .get("/metadata/annotations/kubernetes.io~1config.mirror")
-                .is_some()
-        {
-            return Ok(Mutation::Unchanged);
-        }
-
         let mut patch = Patch::new();
-        for list in lists {
-            // One question for all images of the list. Most are not rewritten, and then nothing else is read.
-            for image in pod.select(pointer!["spec", list].child("*").child("image")) {
-                let at = Pointer::from(image.pointer);
-                let Some(image) = image.value.into_text() else {
+        for change in changes {
+            let Change {
+                list,
+                at,
+                image,
+                rewritten,
+            } = change;
+            if !lists.contains(&list) {
+                continue;
+            }
+            // A subresource cannot change the metadata.
+            let annotates = self.annotate_original && !is_subresource;
+            let name = if is_update || annotates {
+                let container = at.parent().unwrap_or_default();
+                pod.text(container.child("name"))
+            } else {
+                None
+            };
+            if is_update
+                && image_before(review.old_object(), list, name.as_deref()).as_ref() == Some(&image)
+            {
+                // A rewritten image would restart a container that this request does not change.
+                continue;
+            }
+            patch = patch.replace(at, rewritten);
+            if let Some(name) = name.filter(|_| annotates) {
+                let key = format!("{ORIGINAL}/{name}");
+                patch = patch.set(pod, pointer!["metadata", "annotations", key], image);
+            }
+        }
+        Ok(patch.into())
+    }
+}
+
+impl ImageRewrite {
+    /// Finds the images that the rules change. A mirror Pod is the kubelet's copy of a static Pod. Changing it has no effect on
+    /// the node.
+    fn changes(&self, pod: Document) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut found = pod.get_all(&self.pod);
+        if found.pop().flatten().is_some() {
+            return changes;
+        }
+        for (list, found) in LISTS.into_iter().zip(found) {
+            if !matches!(found, Some(Value::Array(1..) | Value::Object(1..))) {
+                continue;
+            }
+            // One question for all images of the list.
+            for node in pod.select(pointer!["spec", list].child("*").child("image")) {
+                let Some(image) = node.value.into_text() else {
                     continue;
                 };
+                if !self.rewrites.may_apply(&image) {
+                    continue;
+                }
                 // An invalid reference cannot be pulled either, and the kubelet reports it.
                 let Ok(reference) = image.parse::<ImageReference>() else {
                     continue;
                 };
-                let Some(rewritten) = self.rewrites.apply(&reference) else {
-                    continue;
-                };
-                // A subresource cannot change the metadata.
-                let annotates = self.annotate_original && !is_subresource;
-                let name = if is_update || annotates {
-                    let container = at.parent().unwrap_or_default();
-                    pod.text(container.child("name"))
-                } else {
-                    None
-                };
-                if is_update
-                    && image_before(review.old_object(), list, name.as_deref()).as_ref()
-                        == Some(&image)
-                {
-                    // A rewritten image would restart a container that this request does not change.
-                    continue;
-                }
-                patch = patch.replace(at, rewritten.to_string());
-                if let Some(name) = name.filter(|_| annotates) {
-                    let key = format!("{ORIGINAL}/{name}");
-                    patch = patch.set(pod, pointer!["metadata", "annotations", key], image);
+                if let Some(rewritten) = self.rewrites.apply(&reference) {
+                    changes.push(Change {
+                        list,
+                        at: Pointer::from(node.pointer),
+                        rewritten: rewritten.to_string(),
+                        image,
+                    });
                 }
             }
         }
-        Ok(patch.into())
+        changes
     }
 }
 

@@ -55,6 +55,11 @@ impl Rewrites {
         Ok(rewrites)
     }
 
+    /// Whether a rule is for the registry of an image reference. If none is, no rule changes it.
+    pub(crate) fn may_apply(&self, image: &str) -> bool {
+        self.0.iter().any(|step| step.from.may_match(image))
+    }
+
     /// Returns the rewritten image. None if the rules do not change it.
     pub(crate) fn apply(&self, image: &ImageReference) -> Option<ImageReference> {
         let mut result = None;

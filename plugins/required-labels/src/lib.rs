@@ -11,8 +11,8 @@ use tollgate_sdk::prelude::*;
 /// The policy with its compiled patterns. The host keeps a snapshot of them, so no request compiles a pattern.
 pub struct RequiredLabels {
     demands: Vec<Demand>,
-    /// Pointers to what a call reads: the object itself, and the field of each demand.
-    reads: Vec<String>,
+    /// What a call reads: the object itself, and the field of each demand.
+    reads: Pointers,
 }
 
 /// The settings as the configuration has them: a pattern for each key, or null to allow any value.
@@ -62,8 +62,8 @@ impl Policy for RequiredLabels {
                 }
             }
         }
-        let fields = demands.iter().map(|demand| demand.field.to_string());
-        let reads = iter::once(String::new()).chain(fields).collect();
+        let fields = demands.iter().map(|demand| demand.field.clone());
+        let reads = Pointers::new(iter::once(Pointer::root()).chain(fields));
         errors.or(Self { demands, reads })
     }
 }
@@ -71,7 +71,7 @@ impl Policy for RequiredLabels {
 impl Validate for RequiredLabels {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
         // Most reviews take this one call of the host.
-        let mut values = review.object().get_slice(&self.reads).into_iter();
+        let mut values = review.object().get_all(&self.reads).into_iter();
         if values.next().flatten().is_none() {
             return Ok(());
         }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Called, Decision, Places};
+use super::{Called, Decision, Places, milliseconds};
+use crate::pipeline::outcome::{Ended, Report};
 
 /// A decision that is kept. Nothing of it is lost.
 #[derive(Debug)]
@@ -64,6 +65,21 @@ impl KeptDecision {
         }
     }
 
+    /// Keeps a decision without parts, and the parts of the plugins that were called: their reports, with the indexes of the
+    /// rules that matched.
+    #[must_use]
+    pub(crate) fn new<'r>(
+        about: Decision,
+        called: impl Iterator<Item = (&'r Report, Option<usize>)>,
+    ) -> Self {
+        Self {
+            about,
+            parts: called
+                .map(|(report, rule)| Part::new(report, rule))
+                .collect(),
+        }
+    }
+
     /// The decision without the parts of the plugins that were called.
     #[must_use]
     pub(super) fn about(&self) -> &Decision {
@@ -99,6 +115,14 @@ impl KeptDecision {
 // === impl Part ===
 
 impl Part {
+    /// Nearly all reports are plain, and a [`Called`] takes a while to write and to pack.
+    fn new(report: &Report, rule: Option<usize>) -> Self {
+        match Plain::new(report, rule) {
+            Some(plain) => Self::Plain(plain),
+            None => Self::Other(Box::new(Called::of(report, rule))),
+        }
+    }
+
     fn of(called: Called) -> Self {
         match Plain::of(&called) {
             Some(plain) => Self::Plain(plain),
@@ -132,6 +156,52 @@ impl Part {
 // === impl Plain ===
 
 impl Plain {
+    /// Returns `None` if there is more to keep.
+    fn new(report: &Report, rule: Option<usize>) -> Option<Self> {
+        let Report {
+            plugin,
+            mode,
+            failure_policy,
+            ended: ended @ (Ended::Allowed | Ended::Unchanged | Ended::Patched),
+            warnings,
+            annotations,
+            changed,
+            conflicts,
+            existing: None,
+            reinvoked: None,
+            // It is about the final object, and no part of a decision.
+            unsettled: _,
+            cost,
+            digest,
+            rollout: None,
+            template: None,
+            members,
+        } = report
+        else {
+            return None;
+        };
+        let has_more = !changed.is_empty()
+            || !conflicts.is_empty()
+            || !warnings.is_empty()
+            || !annotations.is_empty()
+            || !members.is_empty();
+        if has_more {
+            return None;
+        }
+        Some(Self {
+            mode: Word::of(mode.as_str())?,
+            failure_policy: Word::of(failure_policy.as_str())?,
+            ended: Word::of(ended.as_str())?,
+            rule: rule.map(u32::try_from).transpose().ok()?,
+            reused: cost.reused,
+            fuel: cost.fuel,
+            cpu_milliseconds: milliseconds(cost.cpu_time),
+            milliseconds: milliseconds(cost.duration),
+            name: plugin.shared(),
+            digest: digest.clone(),
+        })
+    }
+
     /// Returns `None` if there is more to keep.
     fn of(called: &Called) -> Option<Self> {
         let Called {

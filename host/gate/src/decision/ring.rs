@@ -60,10 +60,16 @@ impl<T: Clone> Ring<T> {
     /// Adds a decision, and drops the oldest ones to make room for it. A decision that is larger than the whole ring is
     /// not kept.
     pub fn push(&self, decision: Decision, with: T) {
+        if self.is_on() {
+            self.keep(KeptDecision::of(decision), with);
+        }
+    }
+
+    /// Adds a decision that is packed already. See [`Ring::push`].
+    pub fn keep(&self, decision: KeptDecision, with: T) {
         if !self.is_on() {
             return;
         }
-        let decision = KeptDecision::of(decision);
         let bytes = decision.bytes() as u64;
         if bytes > self.limits.max_bytes {
             return;

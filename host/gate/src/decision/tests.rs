@@ -3,11 +3,12 @@ use std::time::Duration;
 use serde_json::json;
 use tollgate_admission::Cost;
 use tollgate_admission::review::decode::decode;
+use tollgate_admission::review::template::WORKLOADS;
 use tollgate_admission::search::Search;
 use tollgate_config::{DecisionLimits, PluginName};
 
 use super::*;
-use crate::pipeline::outcome::FaultReport;
+use crate::pipeline::outcome::{FaultReport, MemberReport};
 
 fn request(uid: &str) -> AdmissionRequest {
     let review = json!({
@@ -210,6 +211,83 @@ fn kept_decisions_lose_nothing() {
         },
     ];
     assert_eq!(KeptDecision::of(decision.clone()).whole(), decision);
+}
+
+/// Reports of plugins that gave a verdict and nothing more, and those with one thing more.
+fn reports() -> Vec<Report> {
+    let plain = |ended| Report {
+        warnings: Vec::new(),
+        annotations: Vec::new(),
+        ..report(ended)
+    };
+    let denial = || tollgate_admission::Denial {
+        message: "no".to_owned(),
+        code: None,
+        reason: None,
+        causes: Vec::new(),
+    };
+    let place = || "/spec".to_owned();
+    let mut reports: Vec<Report> = [Ended::Allowed, Ended::Unchanged, Ended::Patched]
+        .map(plain)
+        .into();
+    reports.extend([
+        plain(Ended::Denied(denial())),
+        plain(fault("trap", "unreachable")),
+        plain(Ended::Excepted("until tomorrow".to_owned())),
+        report(Ended::Allowed),
+    ]);
+    let mut more = |change: fn(&mut Report)| {
+        let mut report = plain(Ended::Allowed);
+        change(&mut report);
+        reports.push(report);
+    };
+    more(|report| report.mode = Mode::Audit);
+    more(|report| report.failure_policy = FailurePolicy::Ignore);
+    more(|report| report.digest = None);
+    more(|report| report.cost.reused = 3);
+    more(|report| report.warnings = vec!["text".to_owned()]);
+    more(|report| report.annotations = vec![("key".to_owned(), "value".to_owned())]);
+    more(|report| report.reinvoked = Some("unchanged"));
+    more(|report| report.rollout = Some("new version".into()));
+    more(|report| report.template = WORKLOADS.first());
+    more(|report| {
+        report.members = vec![MemberReport {
+            name: "member".into(),
+            ended: "allowed",
+            fuel: 3,
+        }];
+    });
+    let first = |reports: &[Report]| reports[0].clone();
+    let changed = Report {
+        changed: vec![place()],
+        ..first(&reports)
+    };
+    let conflict = Report {
+        conflicts: vec![(place(), changed.plugin.clone())],
+        ..first(&reports)
+    };
+    let existing = Report {
+        existing: Some(denial()),
+        ..first(&reports)
+    };
+    reports.extend([changed, conflict, existing]);
+    reports
+}
+
+#[test]
+fn reports_are_kept_like_the_decision_that_is_made_of_them() {
+    let reports = reports();
+    for rule in [None, Some(3), Some(usize::MAX)] {
+        let about = decision("a");
+        let mut whole = about.clone();
+        whole.plugins = reports
+            .iter()
+            .map(|report| Called::of(report, rule))
+            .collect();
+        let kept = KeptDecision::new(about, reports.iter().map(|report| (report, rule)));
+        assert_eq!(kept.bytes(), KeptDecision::of(whole.clone()).bytes());
+        assert_eq!(kept.whole(), whole);
+    }
 }
 
 #[test]

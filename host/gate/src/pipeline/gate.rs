@@ -523,19 +523,26 @@ impl Gate for Pipeline {
         if let (Some(recording), Some(review)) = (&self.recording, &review) {
             recording.take(&call, &plugins, review, &reply);
         }
-        let is_wanted = |review: &Reviewed| {
-            self.decisions.is_on()
-                || exports.is_some_and(|exports| exports.wants(trace.as_ref(), review))
-        };
-        let decision = review
-            .filter(is_wanted)
-            .map(|review| record::decision(&call, &plugins, &review, &reply));
-        if let Some(exports) = exports {
-            let (trace, decision) = (trace.as_ref(), decision.as_ref());
-            exports.take(trace, call.endpoint, decision, &plugins, &reply);
-        }
-        if let Some(decision) = decision.filter(|_| self.decisions.is_on()) {
-            self.decisions.push(decision, Arc::downgrade(&plugins));
+        match exports {
+            None => {
+                if let Some(review) = review.filter(|_| self.decisions.is_on()) {
+                    let kept = record::kept(&call, &plugins, &review, &reply);
+                    self.decisions.keep(kept, Arc::downgrade(&plugins));
+                }
+            }
+            Some(exports) => {
+                let is_wanted = |review: &Reviewed| {
+                    self.decisions.is_on() || exports.wants(trace.as_ref(), review)
+                };
+                let decision = review
+                    .filter(is_wanted)
+                    .map(|review| record::decision(&call, &plugins, &review, &reply));
+                let trace = trace.as_ref();
+                exports.take(trace, call.endpoint, decision.as_ref(), &plugins, &reply);
+                if let Some(decision) = decision {
+                    self.decisions.push(decision, Arc::downgrade(&plugins));
+                }
+            }
         }
         self.auditor.start(audits, bytes);
         self.comparer.start(comparisons, bytes);

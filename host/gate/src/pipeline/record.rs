@@ -15,8 +15,9 @@ use tollgate_config::{Match, Mode};
 use tollgate_json::document::{Account, Json};
 
 use super::gate::{Reviewed, phase_of, verdict};
+use super::outcome::Report;
 use super::passed_over::Reason;
-use crate::decision::{Called, Decision, NotCalled};
+use crate::decision::{Called, Decision, KeptDecision, NotCalled};
 use crate::plugin::{Plugin, PluginSet, PluginState};
 
 /// Records a review: names, places, numbers and hashes.
@@ -26,6 +27,24 @@ pub(super) fn decision(
     review: &Reviewed,
     reply: &Reply,
 ) -> Decision {
+    Decision {
+        plugins: review.called(plugins),
+        ..about(call, review, reply)
+    }
+}
+
+/// Records a review in the form in which it is kept.
+pub(super) fn kept(
+    call: &Call,
+    plugins: &PluginSet,
+    review: &Reviewed,
+    reply: &Reply,
+) -> KeptDecision {
+    KeptDecision::new(about(call, review, reply), review.rules(plugins))
+}
+
+/// Records a review without the parts of the plugins.
+fn about(call: &Call, review: &Reviewed, reply: &Reply) -> Decision {
     let request = &review.request;
     let mut decision = Decision::about(request, call.endpoint, call.plugin.as_deref())
         .with_duration(call.received.elapsed());
@@ -34,7 +53,6 @@ pub(super) fn decision(
     } else if matches!(reply, Reply::Internal(_)) {
         decision.verdict = Cow::Borrowed("error");
     }
-    decision.plugins = review.called(plugins);
     decision.passed_over.clone_from(&review.passed_over);
     decision
 }
@@ -47,21 +65,26 @@ impl Reviewed {
 
     /// Returns the part of each plugin that was called.
     pub(crate) fn called(&self, plugins: &PluginSet) -> Vec<Called> {
+        let called = self.rules(plugins);
+        called
+            .map(|(report, rule)| Called::of(report, rule))
+            .collect()
+    }
+
+    /// Returns the reports, each with the index of the plugin's first rule that matched.
+    fn rules(&self, plugins: &PluginSet) -> impl Iterator<Item = (&Report, Option<usize>)> {
         // Reports come in the order of the plugins, so one pass finds all of them.
         let mut rest = plugins.iter();
-        let called = self.reports.iter().map(|report| {
+        self.reports.iter().map(move |report| {
             // In a rollout, the other version of a plugin may have a report of its own.
             let plugin = match report.plugin.shadow_of() {
                 Some(entry) => plugins.get(entry),
                 None => rest.find(|plugin| plugin.config.name == report.plugin),
             };
             let matching = plugin.and_then(|plugin| matching(plugin));
-            Called::of(
-                report,
-                matching.and_then(|matching| matching.matching_rule(&self.request)),
-            )
-        });
-        called.collect()
+            let rule = matching.and_then(|matching| matching.matching_rule(&self.request));
+            (report, rule)
+        })
     }
 }
 

@@ -65,7 +65,8 @@ enum Evaluated {
     PassedOver(Option<PassedOver>),
 }
 
-/// What the evaluation of one validator begins with.
+/// What the evaluation of one validator begins with, and how it has come out. It stays where it is, because it takes
+/// hundreds of bytes.
 struct Evaluation<'r> {
     index: usize,
     answering: Answering<'r>,
@@ -74,31 +75,24 @@ struct Evaluation<'r> {
     /// The work to do before it is known whether the plugin is called.
     later: Option<Later>,
     known: Known,
+    step: Step,
 }
 
 /// How far one validator has come.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all have answered, and a box would be one allocation more for each"
-)]
-enum Step<'r> {
+enum Step {
+    /// The plugin has not answered.
+    Begun,
     /// The plugin has answered, and its turn has no further steps unless the answer needs some.
-    Answered(Evaluation<'r>, Answered),
-    /// The plugin with this index has its result.
-    Ended(usize, Evaluated),
+    Answered(Answered),
+    /// The plugin has its result. Boxed, because nearly all have answered.
+    Ended(Box<Evaluated>),
 }
 
-/// What becomes of a validator whose answer is known, or may be.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are reports, and a box would be one allocation more for each"
-)]
-enum Settled {
-    /// The answer is reported.
-    Report(Report),
-    /// The plugin's turn has further steps.
-    Later(Known),
-}
+/// The evaluation of a validator that has taken a step.
+type Stepped<'s, 'r> = Result<&'s mut Evaluation<'r>, Overload>;
+
+/// Runs the calls of validators.
+type ValidatorCaller<'s, 'r> = Caller<'s, &'s mut Evaluation<'r>, Stepped<'s, 'r>>;
 
 /// What is known of a validator's answer when its turn goes on. It is small, because it is moved.
 enum Known {
@@ -173,47 +167,34 @@ pub(super) async fn validate(
     }
 
     let mut under_way = FuturesUnordered::new();
-    let mut answers = Vec::with_capacity(evaluations.len());
+    let mut first = Vec::with_capacity(evaluations.len());
     let mut idle = None;
-    for evaluation in evaluations {
+    for evaluation in &mut evaluations {
         let mut caller = idle.take().unwrap_or_else(|| round.caller());
         caller.begin(evaluation);
         match poll_fn(|context| Poll::Ready(caller.poll_unpin(context))).await {
-            Poll::Ready(step) => {
+            Poll::Ready(Ok(evaluation)) => {
                 idle = Some(caller);
-                match step {
-                    Ok(Step::Answered(evaluation, answered)) => {
-                        answers.push((evaluation, answered));
-                    }
-                    Ok(Step::Ended(index, evaluated)) => {
-                        let is_next = answers.is_empty() && under_way.is_empty();
-                        results.add(index, evaluated, is_next);
-                    }
-                    Err(overload) => {
-                        // The calls before are counted and logged all the same.
-                        for (evaluation, answered) in answers {
-                            drop(round.end(evaluation, answered, &mut results, false));
-                        }
-                        return Err(overload);
-                    }
+                first.push(evaluation);
+            }
+            Poll::Ready(Err(overload)) => {
+                // The calls before are counted and logged all the same.
+                for evaluation in first {
+                    drop(round.end(evaluation, &mut results, false));
                 }
+                return Err(overload);
             }
             Poll::Pending => under_way.push(caller),
         }
     }
     first_turns.are_over();
 
-    for (evaluation, answered) in answers {
+    for evaluation in first {
         let is_next = under_way.is_empty();
-        under_way.extend(round.end(evaluation, answered, &mut results, is_next));
+        under_way.extend(round.end(evaluation, &mut results, is_next));
     }
-    while let Some(step) = under_way.next().await {
-        match step? {
-            Step::Answered(evaluation, answered) => {
-                under_way.extend(round.end(evaluation, answered, &mut results, false));
-            }
-            Step::Ended(index, evaluated) => results.add(index, evaluated, false),
-        }
+    while let Some(evaluation) = under_way.next().await {
+        under_way.extend(round.end(evaluation?, &mut results, false));
     }
     Ok(results.in_order())
 }
@@ -226,6 +207,16 @@ impl Results {
         if is_next && self.out_of_order.is_empty() {
             self.validated.add(evaluated);
         } else {
+            self.out_of_order.push((index, evaluated));
+        }
+    }
+
+    /// Adds the report of a plugin that has nothing else. See [`Results::add`].
+    fn report(&mut self, index: usize, report: Report, is_next: bool) {
+        if is_next && self.out_of_order.is_empty() {
+            self.validated.reports.push(report);
+        } else {
+            let evaluated = Evaluated::Reported(report, None, None);
             self.out_of_order.push((index, evaluated));
         }
     }
@@ -284,7 +275,10 @@ impl<'r> Round<'r> {
     }
 
     /// Makes a caller for validators of this review.
-    fn caller(self) -> Caller<'r, Evaluation<'r>, Result<Step<'r>, Overload>> {
+    fn caller<'s>(self) -> ValidatorCaller<'s, 'r>
+    where
+        'r: 's,
+    {
         Caller::new(move |evaluation| self.evaluate(evaluation))
     }
 
@@ -319,127 +313,132 @@ impl<'r> Round<'r> {
                 return None;
             }
             Ok(Beginning::Report(report)) => {
-                let evaluated = Evaluated::Reported(*report, None, None);
-                results.add(index, evaluated, is_next);
+                results.report(index, *report, is_next);
                 return None;
             }
             Err(later) => Some(later),
         };
-        let settled = match &later {
-            None => round.recall(&turn, answering),
-            Some(_) => Settled::Later(Known::Perhaps),
+        let known = match &later {
+            None => round.recall(&turn, answering, index, results, is_next)?,
+            Some(_) => Known::Perhaps,
         };
-        match settled {
-            Settled::Report(report) => {
-                let evaluated = Evaluated::Reported(report, None, None);
-                results.add(index, evaluated, is_next);
-                None
-            }
-            Settled::Later(known) => Some(Evaluation {
-                index,
-                answering,
-                pod,
-                later,
-                known,
-            }),
-        }
+        Some(Evaluation {
+            index,
+            answering,
+            pod,
+            later,
+            known,
+            step: Step::Begun,
+        })
     }
 
-    /// Makes the report of a validator whose answer is known from an earlier call. This needs no future of a call, which
-    /// takes kilobytes.
-    fn recall(&self, turn: &Turn<'_>, answering: Answering<'_>) -> Settled {
+    /// Reports a validator whose answer is known from an earlier call. This needs no future of a call, which takes
+    /// kilobytes. Returns what is known if the plugin's turn goes on.
+    fn recall(
+        &self,
+        turn: &Turn<'_>,
+        answering: Answering<'_>,
+        index: usize,
+        results: &mut Results,
+        is_next: bool,
+    ) -> Option<Known> {
         let has_further_steps = answering.rollout.is_some()
             || turn.plugin.group.is_some()
             || answering.shadow(self.plugins).is_some()
             || self.subject.request.observed.is_on();
         if has_further_steps {
-            return Settled::Later(Known::Perhaps);
+            return Some(Known::Perhaps);
         }
         match turn.recall(self.engine, self.subject, self.deadline) {
-            Some(answered) => self.settle(turn, answered),
-            None => Settled::Later(Known::Nothing),
+            Some(answered) => self.settle(turn, answered, index, results, is_next),
+            None => Some(Known::Nothing),
         }
     }
 
-    /// Makes the report of a validator that has answered and has no further steps, unless its denial may be excused.
-    fn settle(&self, turn: &Turn<'_>, (answer, called): Answered) -> Settled {
-        let request = &self.subject.request;
-        if !matches!(answer, Ok(Answer::Allow)) && Excusing::of(turn.plugin, request).is_some() {
-            return Settled::Later(Known::Answer(Box::new((answer, called))));
-        }
-        let ended = verdict(answer).map(|denial| denial.map_or(Ended::Allowed, Ended::Denied));
-        Settled::Report(turn.report(request, called, ended))
-    }
-
-    /// Ends the turn of a validator that has answered. Returns a caller if that takes a second call.
-    fn end(
-        self,
-        evaluation: Evaluation<'r>,
-        answered: Answered,
+    /// Reports a validator that has answered and has no further steps. Returns its answer if it is a denial that may be
+    /// excused, which takes further steps.
+    fn settle(
+        &self,
+        turn: &Turn<'_>,
+        (answer, called): Answered,
+        index: usize,
         results: &mut Results,
         is_next: bool,
-    ) -> Option<Caller<'r, Evaluation<'r>, Result<Step<'r>, Overload>>> {
-        let turn = Turn::validating(evaluation.answering.plugin);
-        match self
-            .about(evaluation.pod.as_deref())
-            .settle(&turn, answered)
-        {
-            Settled::Report(report) => {
-                let evaluated = Evaluated::Reported(report, None, None);
-                results.add(evaluation.index, evaluated, is_next);
-                None
-            }
-            Settled::Later(known) => {
-                let mut caller = self.caller();
-                caller.begin(Evaluation {
-                    known,
-                    ..evaluation
-                });
-                Some(caller)
-            }
+    ) -> Option<Known> {
+        let request = &self.subject.request;
+        if !matches!(answer, Ok(Answer::Allow)) && Excusing::of(turn.plugin, request).is_some() {
+            return Some(Known::Answer(Box::new((answer, called))));
         }
+        let ended = verdict(answer).map(|denial| denial.map_or(Ended::Allowed, Ended::Denied));
+        results.report(index, turn.report(request, called, ended), is_next);
+        None
+    }
+
+    /// Ends the turn of a validator that has taken its first step. Returns a caller if that takes a second call.
+    fn end<'s>(
+        self,
+        evaluation: &'s mut Evaluation<'r>,
+        results: &mut Results,
+        is_next: bool,
+    ) -> Option<ValidatorCaller<'s, 'r>> {
+        let index = evaluation.index;
+        let answered = match std::mem::replace(&mut evaluation.step, Step::Begun) {
+            Step::Begun => return None,
+            Step::Ended(evaluated) => {
+                results.add(index, *evaluated, is_next);
+                return None;
+            }
+            Step::Answered(answered) => answered,
+        };
+        let turn = Turn::validating(evaluation.answering.plugin);
+        let round = self.about(evaluation.pod.as_deref());
+        evaluation.known = round.settle(&turn, answered, index, results, is_next)?;
+        let mut caller = self.caller();
+        caller.begin(evaluation);
+        Some(caller)
     }
 
     /// Takes one validator as far as it comes without the other plugins.
-    async fn evaluate(self, mut evaluation: Evaluation<'r>) -> Result<Step<'r>, Overload> {
+    async fn evaluate<'s>(self, evaluation: &'s mut Evaluation<'r>) -> Stepped<'s, 'r> {
+        let ended = |evaluated| Step::Ended(Box::new(evaluated));
         let index = evaluation.index;
         let later = evaluation.later.take();
-        let round = self.about(evaluation.pod.as_deref());
+        let pod = evaluation.pod.clone();
+        let round = self.about(pod.as_deref());
         let turn = Turn::validating(evaluation.answering.plugin);
         if let Some(later) = later {
             let request = &round.subject.request;
             let object = round.subject.object.as_ref();
             let beginning =
                 turn.begin_elsewhere(later, round.engine, request, object, round.deadline);
-            match Box::pin(beginning).await {
+            let evaluated = match Box::pin(beginning).await {
                 Beginning::Call if turn.plugin.config.mode == Mode::Audit => {
-                    let audit = round.audit(evaluation.answering);
-                    return Ok(Step::Ended(index, Evaluated::Audited(audit)));
+                    Some(Evaluated::Audited(round.audit(evaluation.answering)))
                 }
-                Beginning::Call => {}
+                Beginning::Call => None,
                 Beginning::NotCalled(mismatch) => {
                     let passed_over = PassedOver::by_match(index, mismatch);
-                    return Ok(Step::Ended(index, Evaluated::PassedOver(passed_over)));
+                    Some(Evaluated::PassedOver(passed_over))
                 }
-                Beginning::Report(report) => {
-                    let evaluated = Evaluated::Reported(*report, None, None);
-                    return Ok(Step::Ended(index, evaluated));
-                }
+                Beginning::Report(report) => Some(Evaluated::Reported(*report, None, None)),
+            };
+            if let Some(evaluated) = evaluated {
+                evaluation.step = ended(evaluated);
+                return Ok(evaluation);
             }
         }
-        let called = match evaluation.known {
+        let called = match std::mem::replace(&mut evaluation.known, Known::Nothing) {
             Known::Nothing => {
                 let called = turn.call_anew(round.engine, round.subject, round.deadline);
-                match called.await {
-                    Ok(answered) => return Ok(Step::Answered(evaluation, answered)),
-                    Err(overload) => Err(overload),
-                }
+                called.await.map(Step::Answered)
             }
             // Boxed, because few plugins need more than one call.
-            known => Box::pin(round.call(evaluation.answering, known)).await,
+            known => Box::pin(round.call(evaluation.answering, known))
+                .await
+                .map(ended),
         };
-        match called {
-            Ok(evaluated) => Ok(Step::Ended(index, evaluated)),
+        evaluation.step = match called {
+            Ok(step) => step,
             // If the host has no room, it skips a plugin in mode warn: the plugin's verdict does not affect the request.
             Err(_)
                 if turn.plugin.config.mode == Mode::Warn
@@ -447,10 +446,11 @@ impl<'r> Round<'r> {
             {
                 self.metrics.audit_dropped();
                 let passed_over = PassedOver::new(index, Reason::NoRoom);
-                Ok(Step::Ended(index, Evaluated::PassedOver(Some(passed_over))))
+                ended(Evaluated::PassedOver(Some(passed_over)))
             }
-            Err(overload) => Err(overload),
-        }
+            Err(overload) => return Err(overload),
+        };
+        Ok(evaluation)
     }
 
     fn audit(&self, answering: Answering<'_>) -> Audit {
