@@ -1,5 +1,7 @@
 //! Denials: the message for the user, and every wrong field.
 
+use std::borrow::Cow;
+
 use crate::{Cause, Denial, Pointer};
 
 /// Collects the causes against a request. Without causes, the request is allowed.
@@ -18,15 +20,22 @@ use crate::{Cause, Denial, Pointer};
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Findings(Denial);
+pub struct Findings<'m> {
+    /// Copied only for a denial. Most requests are allowed.
+    message: Cow<'m, str>,
+    causes: Vec<Cause>,
+}
 
 // === impl Findings ===
 
-impl Findings {
+impl<'m> Findings<'m> {
     /// Creates an empty collection. If there is a denial, it has this message.
     #[must_use]
-    pub fn new(message: impl Into<String>) -> Self {
-        Self(Denial::new(message))
+    pub fn new(message: impl Into<Cow<'m, str>>) -> Self {
+        Self {
+            message: message.into(),
+            causes: Vec::new(),
+        }
     }
 
     /// Adds a cause for one field.
@@ -36,13 +45,13 @@ impl Findings {
 
     /// Adds a cause.
     pub fn push(&mut self, cause: Cause) {
-        self.0.causes.push(cause);
+        self.causes.push(cause);
     }
 
     /// Whether there are no causes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.causes.is_empty()
+        self.causes.is_empty()
     }
 
     /// Allows the request if there are no causes.
@@ -50,7 +59,13 @@ impl Findings {
     /// # Errors
     /// The denial with all causes, if there are any.
     pub fn verdict(self) -> Result<(), Denial> {
-        if self.is_empty() { Ok(()) } else { Err(self.0) }
+        if self.is_empty() {
+            return Ok(());
+        }
+        Err(Denial {
+            causes: self.causes,
+            ..Denial::new(self.message)
+        })
     }
 }
 

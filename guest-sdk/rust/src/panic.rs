@@ -1,17 +1,10 @@
 //! Reports panics to the host, so that the operator reads their text and place. A trap alone says only `unreachable`.
 
-/// Installs the panic hook. Every export calls this function first. The export that runs first in an instance depends
-/// on whether the host could take a snapshot.
+/// Installs the panic hook. `describe` and `configure` call this function first. Every review begins with the memory that
+/// `configure` leaves.
 pub(crate) fn install() {
     #[cfg(target_arch = "wasm32")]
-    {
-        use std::sync::atomic::{AtomicBool, Ordering};
-
-        static INSTALLED: AtomicBool = AtomicBool::new(false);
-        if !INSTALLED.swap(true, Ordering::Relaxed) {
-            std::panic::set_hook(Box::new(abort));
-        }
-    }
+    std::panic::set_hook(Box::new(abort));
 }
 
 #[cfg(target_arch = "wasm32")]

@@ -475,7 +475,9 @@ impl PluginName {
     /// Returns the namespace that the plugin is confined to. None for a plugin of the cluster.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
-        self.0.split_once(TENANT).map(|(namespace, _)| namespace)
+        // Every review asks this for each plugin. Names are short, and for them this is faster than `split_once`.
+        let end = self.0.bytes().position(|byte| byte == TENANT as u8)?;
+        Some(&self.0[..end])
     }
 
     /// Returns the name for records that must not name a namespace: a namespace's plugin without its namespace.

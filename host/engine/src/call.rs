@@ -193,47 +193,66 @@ impl Guest {
             }
             began = Instant::now();
         }
-        let mut before: Option<CallReport> = None;
+        let earlier = Earlier::default();
+        let report = self
+            .attempt(engine, phase, subject.clone(), began, deadline, earlier)
+            .await;
+        if let Some(tenant) = &mut tenant {
+            tenant.charge(report.fuel, report.cpu);
+        }
+        if report.awaits.is_none() {
+            return report;
+        }
+        // Boxed, because nearly all calls end with the first attempt.
+        Box::pin(self.call_again(engine, phase, subject, deadline, report, tenant)).await
+    }
+
+    /// Makes a call again and again, each time after the host has found out what the attempt before it had asked for.
+    async fn call_again(
+        &self,
+        engine: &Engine,
+        phase: Phase,
+        subject: &Subject,
+        deadline: Instant,
+        mut report: CallReport,
+        mut tenant: Option<Admitted>,
+    ) -> CallReport {
         let mut knows_namespace = false;
-        loop {
-            let earlier = before.as_mut().map(Earlier::of).unwrap_or_default();
-            let mut report = self
+        while let Some(awaits) = report.awaits.take() {
+            let asked = Instant::now();
+            let found = match awaits {
+                Awaits::Namespace => {
+                    let first_time = !std::mem::replace(&mut knows_namespace, true);
+                    engine.await_namespace(subject, first_time, deadline).await
+                }
+                Awaits::Access(question) => {
+                    let answers = report.answers.as_deref_mut();
+                    access::await_answer(answers, question, deadline).await
+                }
+                Awaits::Images(questions) => {
+                    let answers = report.images.as_deref_mut();
+                    images::await_answers(answers, questions, deadline).await;
+                    Ok(())
+                }
+            };
+            let began = Instant::now();
+            report.wall += began - asked;
+            if let Err(fault) = found {
+                report.result = Err(CallError::Fault(fault));
+                break;
+            }
+            let earlier = Earlier::of(&mut report);
+            let before = report;
+            report = self
                 .attempt(engine, phase, subject.clone(), began, deadline, earlier)
                 .await;
             if let Some(tenant) = &mut tenant {
                 tenant.charge(report.fuel, report.cpu);
             }
-            if let Some(before) = &before {
-                report.cpu += before.cpu;
-                report.wall += before.wall;
-            }
-            let Some(awaits) = report.awaits.take() else {
-                return report;
-            };
-            let asked = Instant::now();
-            let found = match awaits {
-                Awaits::Namespace => {
-                    let first_time = !std::mem::replace(&mut knows_namespace, true);
-                    Box::pin(engine.await_namespace(subject, first_time, deadline)).await
-                }
-                Awaits::Access(question) => {
-                    let answers = report.answers.as_deref_mut();
-                    Box::pin(access::await_answer(answers, question, deadline)).await
-                }
-                Awaits::Images(questions) => {
-                    let answers = report.images.as_deref_mut();
-                    Box::pin(images::await_answers(answers, questions, deadline)).await;
-                    Ok(())
-                }
-            };
-            began = Instant::now();
-            report.wall += began - asked;
-            if let Err(fault) = found {
-                report.result = Err(CallError::Fault(fault));
-                return report;
-            }
-            before = Some(report);
+            report.cpu += before.cpu;
+            report.wall += before.wall;
         }
+        report
     }
 
     /// Makes the report of a call whose answer is known from an earlier one. Returns nothing if the plugin has to be called.

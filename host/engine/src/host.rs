@@ -13,22 +13,19 @@ use std::ops::ControlFlow;
 use std::time::UNIX_EPOCH;
 
 use tollgate_admission::review::request;
-use tollgate_json::document::{
-    Json, Node as Match, Number, Pattern, PointerError, sensible_capacity,
-};
+use tollgate_json::document::{Json, Node as Match, Pattern, PointerError, sensible_capacity};
 use wasmtime::component::{Linker, WasmStr};
 use wasmtime::{StoreContextMut, Trap};
 
 use super::answers::{self, Document, Question, Scalar, Told};
 use super::bindings::review::Part;
-use super::bindings::types::{
-    AdmissionRequest, GroupVersionKind, GroupVersionResource, Node, Operation, Value,
-};
+use super::bindings::types::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 use super::bindings::{clock, logging};
 use super::fault::{Abort, Stop};
 use super::grounds::Depth;
 use super::pointers::{self, Walk};
 use super::state::{CallState, Subject};
+use super::values::{Node, Value};
 use super::{FUEL_PER_BYTE, FUEL_PER_CALL, FUEL_PER_MATCH, FUEL_PER_NODE};
 
 pub(super) type Host<'a> = StoreContextMut<'a, CallState>;
@@ -111,7 +108,7 @@ fn get(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Valu
     if is_scalar(&value) {
         reads(&mut host, part, at, &value);
     }
-    Ok(Some(contract_value(&value)))
+    Ok(Some(Value::of(&value)))
 }
 
 fn get_json(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<String>> {
@@ -151,11 +148,11 @@ fn get_many(
             Some(walk) => {
                 let found = walk.at(pointer).map_err(|error| malformed(&error))?;
                 notes(&mut host, part, at, Depth::Value, found.is_some());
-                found.cloned()
+                found
             }
             None => find_in(&mut host, document.as_ref(), part, at, Depth::Value)?,
         };
-        let bytes = found.as_ref().map_or(0, text_bytes);
+        let bytes = found.map_or(0, text_bytes);
         charge_bytes(&mut host, bytes)?;
         // A plugin can name one place many times. Do not collect more in the host's memory than fits into the plugin's
         // memory.
@@ -167,10 +164,10 @@ fn get_many(
             }
             .into());
         }
-        if let Some(value) = found.as_ref().filter(|value| is_scalar(value)) {
+        if let Some(value) = found.filter(|value| is_scalar(value)) {
             reads(&mut host, part, at, value);
         }
-        values.push(found.as_ref().map(contract_value));
+        values.push(found.map(Value::of));
     }
     let bytes = usize::try_from(wanted_bytes).unwrap_or(usize::MAX);
     tells(&mut host, bytes, || {
@@ -252,7 +249,7 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
                 secrecy.reads(&node.pointer, node.value);
             }
             nodes.push(Node {
-                value: contract_value(node.value),
+                value: Value::of(node.value),
                 pointer: node.pointer,
             });
             ControlFlow::Continue(())
@@ -402,19 +399,19 @@ fn tells(host: &mut Host<'_>, bytes: usize, entry: impl FnOnce() -> (Question, T
 fn find(host: &mut Host<'_>, part: Part, at: &str, depth: Depth) -> wasmtime::Result<Option<Json>> {
     charge(host, at.len(), tokens(at) + 1)?;
     let document = document(host, part)?;
-    find_in(host, document.as_ref(), part, at, depth)
+    Ok(find_in(host, document.as_ref(), part, at, depth)?.cloned())
 }
 
-fn find_in(
+fn find_in<'d>(
     host: &mut Host<'_>,
-    document: Option<&Document>,
+    document: Option<&'d Document>,
     part: Part,
     at: &str,
     depth: Depth,
-) -> wasmtime::Result<Option<Json>> {
+) -> wasmtime::Result<Option<&'d Json>> {
     match document {
         Some(document) => {
-            let found = document.at(at).map_err(|error| malformed(&error))?.cloned();
+            let found = document.at(at).map_err(|error| malformed(&error))?;
             notes(host, part, at, depth, found.is_some());
             Ok(found)
         }
@@ -498,30 +495,6 @@ pub(super) fn fuel_of_match(node: &Match<'_>) -> u64 {
 
 pub(super) fn text_bytes(value: &Json) -> usize {
     value.as_text().map_or(0, str::len)
-}
-
-pub(super) fn contract_value(value: &Json) -> Value {
-    match value {
-        Json::Null => Value::Null,
-        Json::Bool(value) => Value::Boolean(*value),
-        Json::Number(Number::Integer(integer)) => Value::Integer(*integer),
-        Json::Number(number) => match integer_text(number) {
-            Some(integer) => Value::Integer(integer),
-            None => Value::Number(number.as_f64()),
-        },
-        // `to_string` would go through the formatter.
-        Json::Text(text) => Value::Text(String::from(&**text)),
-        Json::Array(elements) => Value::Array(u32::try_from(elements.len()).unwrap_or(u32::MAX)),
-        Json::Object(members) => Value::Object(u32::try_from(members.len()).unwrap_or(u32::MAX)),
-    }
-}
-
-/// Reads an integer that is not written canonically. The only such integer here is `-0`.
-fn integer_text(number: &Number) -> Option<i64> {
-    match number {
-        Number::Integer(integer) => Some(*integer),
-        Number::Text(text) => text.parse().ok(),
-    }
 }
 
 fn contract_request(subject: &Subject) -> AdmissionRequest {

@@ -39,6 +39,7 @@ mod tenants;
 #[cfg(test)]
 mod testing;
 mod ticker;
+mod values;
 mod wasi;
 
 use std::hash::{Hash as _, Hasher};

@@ -10,11 +10,11 @@ use tollgate_json::document::{Json, Pattern, PointerError};
 
 use crate::FUEL_PER_NODE;
 use crate::bindings::review::Part;
-use crate::bindings::types::{Node, Value};
 use crate::fault::Stop;
-use crate::host::{contract_value, fuel_of_match, text_bytes};
+use crate::host::{fuel_of_match, text_bytes};
 use crate::namespaces::namespace_now;
 use crate::state::Subject;
+use crate::values::{Node, Value};
 
 /// The questions of one call and their answers, in order.
 #[derive(Debug, Default)]
@@ -349,7 +349,7 @@ impl Told {
 impl Scalar {
     /// The value as a plugin gets it.
     pub(crate) fn of(value: &Json) -> Self {
-        Self::from(contract_value(value))
+        Self::from(Value::of(value))
     }
 
     /// Whether a plugin gets this for a value.
@@ -379,7 +379,7 @@ impl From<Value> for Scalar {
             Value::Boolean(value) => Self::Boolean(value),
             Value::Integer(value) => Self::Integer(value),
             Value::Number(value) => Self::Number(value.to_bits()),
-            Value::Text(text) => Self::Text(text.into_boxed_str()),
+            Value::Text(text) => Self::Text((*text).into()),
             Value::Array(length) => Self::Array(length),
             Value::Object(length) => Self::Object(length),
         }
