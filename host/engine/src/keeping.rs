@@ -42,6 +42,9 @@ pub use batch::together;
 pub(super) const KEEPER_FUEL: u64 = 1 << 32;
 /// Fuel that the keeper uses between the host and the plugin.
 const FUEL_AFTER_HOST: u64 = 1;
+/// Zeros of at least this length are written, and not copied. Much of a stack and of a heap is zero at the beginning, and a
+/// plugin's pages are more often in the processor's caches if there are fewer of them.
+const FEWEST_ZEROS: usize = 1024;
 /// A call that writes more loses its instance. The pool gives such memory back, too.
 const MOST_WRITTEN_BYTES: u64 = super::KEEP_RESIDENT_BYTES as u64;
 
@@ -147,6 +150,8 @@ struct Region {
     /// Place within the contents of the pristine pages.
     from: usize,
     bytes: usize,
+    /// Whether all of it is zero. Then it is not read.
+    is_zero: bool,
 }
 
 // === impl Keeping ===
@@ -465,8 +470,13 @@ impl Origin {
     /// Finds what the written regions of a memory began with. `None` if that is not known. Then the next new instance will show
     /// it.
     fn changes(&mut self, written: &[Range<u64>]) -> Option<Changes> {
-        let regions = written.iter().map(|region| self.pristine.region(region));
-        let regions: Option<Vec<_>> = regions.collect();
+        let pristine = &self.pristine;
+        let regions = written
+            .iter()
+            .map(|region| Some(pristine.parts(pristine.region(region)?)));
+        let regions = regions
+            .collect::<Option<Vec<_>>>()
+            .map(|parts| parts.concat());
         if regions.is_none() {
             let numbers = || written.iter().flat_map(page_numbers);
             let known = self.pristine.pages.iter().copied();
@@ -523,7 +533,36 @@ impl Pristine {
             at: usize::try_from(region.start).ok()?,
             from: index * page,
             bytes: many * page,
+            is_zero: false,
         })
+    }
+
+    /// Splits a region into parts that are zero, and parts that are not.
+    fn parts(&self, region: Region) -> Vec<Region> {
+        let contents = &self.contents[region.from..][..region.bytes];
+        let mut parts: Vec<Region> = Vec::new();
+        let mut done = 0;
+        while done < region.bytes {
+            let rest = &contents[done..];
+            let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+            let (bytes, is_zero) = if zeros >= FEWEST_ZEROS {
+                (zeros, true)
+            } else {
+                let next = rest[zeros..].iter().position(|byte| *byte == 0);
+                (next.map_or(rest.len(), |next| zeros + next), false)
+            };
+            match parts.last_mut() {
+                Some(last) if last.is_zero == is_zero => last.bytes += bytes,
+                _ => parts.push(Region {
+                    at: region.at + done,
+                    from: region.from + done,
+                    bytes,
+                    is_zero,
+                }),
+            }
+            done += bytes;
+        }
+        parts
     }
 }
 
@@ -532,8 +571,12 @@ impl Pristine {
 impl Changes {
     fn reset(&self, memory: &Range<u64>) {
         for region in &self.regions {
-            let contents = &self.pristine.contents[region.from..][..region.bytes];
-            pages::restore(memory, region.at, contents);
+            if region.is_zero {
+                pages::clear(memory, region.at, region.bytes);
+            } else {
+                let contents = &self.pristine.contents[region.from..][..region.bytes];
+                pages::restore(memory, region.at, contents);
+            }
         }
     }
 }
@@ -651,6 +694,7 @@ mod tests {
             at: at * 4096,
             from: from * 4096,
             bytes: 4096,
+            is_zero: false,
         };
         assert_eq!(changes.regions, [region(3, 1), region(6, 2)]);
         assert_eq!(changes.pristine.contents[4096..8192], [3; 4096]);
@@ -682,6 +726,38 @@ mod tests {
         // What was found before still is what it was.
         assert_eq!(changes.regions.len(), 2);
         assert_eq!(changes.pristine.pages.len(), 218);
+    }
+
+    #[test]
+    fn long_zeros_are_written_and_all_else_is_copied() {
+        let lengths = [0, 1, FEWEST_ZEROS - 1, FEWEST_ZEROS, FEWEST_ZEROS + 1, 1300];
+        for (first, second, third) in lengths.into_iter().flat_map(|first| {
+            let pairs = lengths
+                .into_iter()
+                .flat_map(move |second| lengths.map(|third| (second, third)));
+            pairs.map(move |(second, third)| (first, second, third))
+        }) {
+            // Zeros, a byte, zeros, two bytes, zeros, and the rest of the page.
+            let mut page = vec![0; first];
+            page.push(1);
+            page.resize(page.len() + second, 0);
+            page.extend([2, 3]);
+            page.resize(page.len() + third, 0);
+            page.resize(4096, 4);
+            let mut origin = Origin::default();
+            let written = std::slice::from_ref(&(0..4096));
+            assert!(origin.changes(written).is_none());
+            origin.learn(&page);
+            let changes = origin.changes(written).unwrap();
+            let zeros = changes.regions.iter().filter(|region| region.is_zero);
+            let long = [first, second, third].into_iter();
+            let long = long.filter(|length| *length >= FEWEST_ZEROS).count();
+            assert_eq!(zeros.count(), long);
+            let mut changed = vec![77_u8; 4096];
+            let start = changed.as_mut_ptr().expose_provenance() as u64;
+            changes.reset(&(start..start + 4096));
+            assert!(changed == page, "{first}, {second}, {third}");
+        }
     }
 
     #[test]

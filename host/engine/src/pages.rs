@@ -147,18 +147,37 @@ impl Pages {
     reason = "wasmtime has no safe way to write to the memory of a component, except through the component"
 )]
 pub(super) fn restore(memory: &Range<u64>, at: usize, contents: &[u8]) {
-    let bytes = usize::try_from(memory.end - memory.start).unwrap_or(0);
-    let is_within = at
-        .checked_add(contents.len())
-        .is_some_and(|end| end <= bytes);
-    assert!(is_within, "{} bytes at {at} of {bytes}", contents.len());
-    let start = usize::try_from(memory.start).unwrap_or(0);
-    let to = std::ptr::with_exposed_provenance_mut::<u8>(start + at);
-    // SAFETY: the caller has the addresses from wasmtime, which has checked that the memory of the running store has all of
-    // them, and that they can be written. The memory exists as long as the store, which the caller holds. It is not shared, and
-    // its plugin waits for the caller, so that nothing else reads or writes there. No reference to it is in use. The contents
-    // are in memory of the host.
+    let to = place(memory, at, contents.len());
+    // SAFETY: `place` has checked that the memory has all of the bytes, and says why nobody else uses them. The contents are
+    // in memory of the host.
     unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), to, contents.len()) };
+}
+
+/// Writes zeros to the memory of a plugin that does not run. `memory` are its addresses.
+///
+/// # Panics
+/// When the memory does not have these bytes.
+#[expect(unsafe_code, reason = "as for `restore`")]
+pub(super) fn clear(memory: &Range<u64>, at: usize, bytes: usize) {
+    let to = place(memory, at, bytes);
+    // SAFETY: as in `restore`.
+    unsafe { to.write_bytes(0, bytes) };
+}
+
+/// Returns the place of some bytes in the memory of a plugin that does not run.
+///
+/// The caller has the addresses from wasmtime, which has checked that the memory of the running store has all of them, and that
+/// they can be written. The memory exists as long as the store, which the caller holds. It is not shared, and its plugin waits
+/// for the caller, so that nothing else reads or writes there. No reference to it is in use.
+///
+/// # Panics
+/// When the memory does not have these bytes.
+fn place(memory: &Range<u64>, at: usize, bytes: usize) -> *mut u8 {
+    let memory_bytes = usize::try_from(memory.end - memory.start).unwrap_or(0);
+    let is_within = at.checked_add(bytes).is_some_and(|end| end <= memory_bytes);
+    assert!(is_within, "{bytes} bytes at {at} of {memory_bytes}");
+    let start = usize::try_from(memory.start).unwrap_or(0);
+    std::ptr::with_exposed_provenance_mut::<u8>(start + at)
 }
 
 // === impl Faults ===

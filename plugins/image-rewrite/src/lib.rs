@@ -25,6 +25,8 @@ pub struct ImageRewrite {
     annotate_original: bool,
     /// The lists of containers, and the annotation of a mirror Pod.
     pod: Pointers,
+    /// Patterns for the images of each list.
+    images: [Pointer; 3],
     /// The operation and the subresource.
     request: Pointers,
 }
@@ -69,6 +71,7 @@ impl Policy for ImageRewrite {
             rewrites,
             annotate_original: settings.annotate_original,
             pod: Pointers::new(lists.chain([mirror])),
+            images: LISTS.map(|list| pointer!["spec", list, "*", "image"]),
             request: Pointers::new(["/operation", "/subResource"]),
         })
     }
@@ -138,12 +141,12 @@ impl ImageRewrite {
         if found.pop().flatten().is_some() {
             return changes;
         }
-        for (list, found) in LISTS.into_iter().zip(found) {
+        for ((list, images), found) in LISTS.into_iter().zip(&self.images).zip(found) {
             if !matches!(found, Some(Value::Array(1..) | Value::Object(1..))) {
                 continue;
             }
             // One question for all images of the list.
-            for node in pod.select(pointer!["spec", list].child("*").child("image")) {
+            for node in pod.select(images) {
                 let Some(image) = node.value.into_text() else {
                     continue;
                 };
