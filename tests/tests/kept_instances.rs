@@ -78,6 +78,32 @@ const HOARDERS: &[Hoarder] = &[
         ],
     },
     Hoarder {
+        name: "pointers-of-the-name",
+        fate: Fate::Kept,
+        fields: r#"(import "tollgate:admission/review@0.1.0" "get" (func $get (param i32 i32 i32 i32)))
+            (import "tollgate:admission/review@0.1.0" "get-many" (func $get-many (param i32 i32 i32 i32)))
+            (data (i32.const 3000) "/metadata/name") (data (i32.const 3200) "/absent/xxxxxxxxxxxxxxxx")
+            (global $length (mut i32) (i32.const 0)) (global $name (mut i32) (i32.const 0))
+            (global $absent (mut i32) (i32.const 0))"#,
+        // Two pointers: the name's, and another one with as many letters as the name has. The name's is the first one only if
+        // that number is even. The host keeps fewer lists than there are names.
+        digits: &[
+            "(call $get (i32.const 0) (i32.const 3000) (i32.const 14) (i32.const 3104))
+            (global.set $length (i32.load (i32.const 3124)))
+            (global.set $name (i32.and (global.get $length) (i32.const 1)))
+            (global.set $absent (i32.sub (i32.const 1) (global.get $name)))
+            (i32.store (i32.add (i32.const 3300) (i32.shl (global.get $name) (i32.const 3))) (i32.const 3000))
+            (i32.store (i32.add (i32.const 3304) (i32.shl (global.get $name) (i32.const 3))) (i32.const 14))
+            (i32.store (i32.add (i32.const 3300) (i32.shl (global.get $absent) (i32.const 3))) (i32.const 3200))
+            (i32.store (i32.add (i32.const 3304) (i32.shl (global.get $absent) (i32.const 3)))
+                (i32.add (i32.const 8) (global.get $length)))
+            (call $get-many (i32.const 0) (i32.const 3300) (i32.const 2) (i32.const 3400))
+            (i32.eq (global.get $length)
+                (i32.load offset=20 (i32.add (i32.load (i32.const 3400)) (i32.mul (i32.const 24) (global.get $name)))))",
+            "(i32.load8_u (i32.add (i32.load (i32.const 3400)) (i32.mul (i32.const 24) (global.get $absent))))",
+        ],
+    },
+    Hoarder {
         name: "every-page",
         fate: Fate::Dropped,
         fields: r#"(memory $memory (export "memory") 20) (global $sum (mut i32) (i32.const 0)) (global $at (mut i32) (i32.const 0))"#,
@@ -199,7 +225,7 @@ fn denial(answer: &Value) -> String {
 
 #[tokio::test]
 async fn calls_find_no_state_of_earlier_calls() {
-    let reviews = ["web", "webs", "front", "a", "kept-instances"];
+    let reviews = ["web", "webs", "front", "a", "kept-instances", "of", "names"];
     let reviews = reviews.map(|name| Review::create(pod(name)).build());
     let new = start(0).await;
     let expected = denial(&new.validate(&reviews[0]).await.json());
