@@ -143,7 +143,7 @@ fn get_many(
     let mut wanted_bytes: u64 = 0;
     let mut values = Vec::with_capacity(sensible_capacity(texts.len()));
     for pointer in &list.pointers {
-        let at = &*pointer.text;
+        let at = pointer.text.as_str();
         let found = match &mut walk {
             Some(walk) => {
                 let found = walk.at(pointer).map_err(|error| malformed(&error))?;
@@ -171,7 +171,10 @@ fn get_many(
     }
     let bytes = usize::try_from(wanted_bytes).unwrap_or(usize::MAX);
     tells(&mut host, bytes, || {
-        let pointers = list.pointers.iter().map(|pointer| (*pointer.text).into());
+        let pointers = list
+            .pointers
+            .iter()
+            .map(|pointer| pointer.text.as_str().into());
         let told = values.iter().map(|value| value.clone().map(Scalar::from));
         let question = Question::GetMany(part, pointers.collect());
         (question, Told::Values(told.collect()))

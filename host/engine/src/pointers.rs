@@ -33,8 +33,9 @@ pub(super) struct PointerList {
 
 /// One pointer of a list.
 pub(super) struct ListedPointer {
-    pub(super) text: Box<str>,
-    way: Result<Way, PointerError>,
+    pub(super) text: String,
+    /// None in a list that is not kept: its tokens would take more memory than its text.
+    way: Option<Result<Way, PointerError>>,
 }
 
 /// The way to a place.
@@ -65,10 +66,15 @@ pub(super) fn list(host: &mut Host<'_>, texts: &[WasmStr]) -> wasmtime::Result<A
     let read = texts
         .iter()
         .map(|text| Ok(text.to_str(host.as_context())?.into_owned()));
-    let list = Arc::new(PointerList::new(read.collect::<wasmtime::Result<_>>()?));
-    let lists = &mut host.data_mut().pointers.0;
-    let is_small = list.pointers.len() <= MOST_POINTERS && list.bytes <= MOST_BYTES;
-    if is_small && lists.len() < MOST_LISTS {
+    let read = read.collect::<wasmtime::Result<Vec<_>>>()?;
+    let state = host.data_mut();
+    let lists = &mut state.pointers.0;
+    let is_kept = state.keepable.is_some()
+        && lists.len() < MOST_LISTS
+        && read.len() <= MOST_POINTERS
+        && read.iter().map(String::len).sum::<usize>() <= MOST_BYTES;
+    let list = Arc::new(PointerList::new(read, is_kept));
+    if is_kept {
         lists.push(list.clone());
     }
     Ok(list)
@@ -77,27 +83,21 @@ pub(super) fn list(host: &mut Host<'_>, texts: &[WasmStr]) -> wasmtime::Result<A
 // === impl PointerList ===
 
 impl PointerList {
-    fn new(texts: Vec<String>) -> Self {
+    /// Splits the pointers only if the list is kept.
+    fn new(texts: Vec<String>, is_kept: bool) -> Self {
         let bytes = texts.iter().map(String::len).sum();
-        let mut before: Option<&str> = None;
-        let mut pointers = Vec::with_capacity(texts.len());
-        for text in &texts {
-            let parent = text.rsplit_once('/').map(|(parent, _)| parent);
-            let tokens = |pointer: Pointer| pointer.tokens().map(Box::from).collect();
-            let way = Pointer::parse(text).map(|pointer| Way {
-                tokens: tokens(pointer),
-                is_sibling: parent.is_some() && parent == before,
-            });
-            before = parent.filter(|_| way.is_ok());
-            pointers.push(ListedPointer {
-                text: text.as_str().into(),
-                way,
-            });
-        }
+        let nodes = texts.iter().map(|text| super::host::tokens(text) + 1).sum();
+        let ways: Vec<_> = match is_kept {
+            true => ways(&texts).into_iter().map(Some).collect(),
+            false => texts.iter().map(|_| None).collect(),
+        };
+        let pointers = texts.into_iter().zip(ways);
         Self {
-            nodes: texts.iter().map(|text| super::host::tokens(text) + 1).sum(),
+            pointers: pointers
+                .map(|(text, way)| ListedPointer { text, way })
+                .collect(),
             bytes,
-            pointers,
+            nodes,
         }
     }
 
@@ -107,12 +107,27 @@ impl PointerList {
             return Ok(false);
         }
         for (pointer, text) in self.pointers.iter().zip(texts) {
-            if *text.to_str(host.as_context())? != *pointer.text {
+            if *text.to_str(host.as_context())? != *pointer.text.as_str() {
                 return Ok(false);
             }
         }
         Ok(true)
     }
+}
+
+/// Finds the ways to the places of a list.
+fn ways(texts: &[String]) -> Vec<Result<Way, PointerError>> {
+    let mut before: Option<&str> = None;
+    let ways = texts.iter().map(|text| {
+        let parent = text.rsplit_once('/').map(|(parent, _)| parent);
+        let way = Pointer::parse(text).map(|pointer| Way {
+            tokens: pointer.tokens().map(Box::from).collect(),
+            is_sibling: parent.is_some() && parent == before,
+        });
+        before = parent.filter(|_| way.is_ok());
+        way
+    });
+    ways.collect()
 }
 
 // === impl Walk ===
@@ -130,7 +145,10 @@ impl<'d> Walk<'d> {
     /// # Errors
     /// When the text is not a JSON Pointer.
     pub(super) fn at(&mut self, pointer: &ListedPointer) -> Result<Option<&'d Json>, PointerError> {
-        let Way { tokens, is_sibling } = pointer.way.as_ref().map_err(|error| *error)?;
+        let Some(way) = &pointer.way else {
+            return self.document.at(&pointer.text);
+        };
+        let Way { tokens, is_sibling } = way.as_ref().map_err(|error| *error)?;
         let Some((last, above)) = tokens.split_last() else {
             return Ok(Some(self.document));
         };
@@ -164,12 +182,14 @@ mod tests {
             for second in pointers {
                 for third in pointers {
                     let texts = [first, second, third].map(str::to_owned);
-                    let list = PointerList::new(texts.to_vec());
-                    let mut walk = Walk::new(&document);
-                    for (pointer, text) in list.pointers.iter().zip(&texts) {
-                        let value = walk.at(pointer).unwrap();
-                        assert_eq!(value, document.at(text).unwrap(), "{texts:?}");
-                        found += usize::from(value.is_some());
+                    for is_kept in [true, false] {
+                        let list = PointerList::new(texts.to_vec(), is_kept);
+                        let mut walk = Walk::new(&document);
+                        for (pointer, text) in list.pointers.iter().zip(&texts) {
+                            let value = walk.at(pointer).unwrap();
+                            assert_eq!(value, document.at(text).unwrap(), "{texts:?}");
+                            found += usize::from(value.is_some());
+                        }
                     }
                 }
             }
@@ -181,7 +201,7 @@ mod tests {
     fn pointer_after_a_malformed_one_is_no_sibling() {
         let document = Json::from(serde_json::json!({"a": {"b": 1}}));
         let texts = ["/a/~", "/a/b", "a/b", "/a/b"].map(str::to_owned);
-        let list = PointerList::new(texts.to_vec());
+        let list = PointerList::new(texts.to_vec(), true);
         let mut walk = Walk::new(&document);
         let found: Vec<_> = list
             .pointers
@@ -199,7 +219,7 @@ mod tests {
     #[test]
     fn counts_bytes_and_nodes() {
         let texts = ["", "/a", "/a/b~1c"].map(str::to_owned);
-        let list = PointerList::new(texts.to_vec());
+        let list = PointerList::new(texts.to_vec(), true);
         assert_eq!((list.bytes, list.nodes), (9, 1 + 2 + 3));
     }
 }

@@ -1,7 +1,7 @@
 //! The values of the contract that host functions hand out.
 //!
-//! They are defined here, and not taken from the generated bindings, because a text is shared with the document. wasmtime
-//! compares them with the contract when it links a plugin.
+//! The generated bindings would copy each text. These types share it with the document. When wasmtime links a plugin, it compares
+//! these types with the contract.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tollgate_json::document::{Json, Number};
 use wasmtime::component::{ComponentType, Lower};
 
 /// The variant `value`.
-#[derive(Clone, ComponentType, Debug, Lower)]
+#[derive(Clone, ComponentType, Lower)]
 #[component(variant)]
 pub(super) enum Value {
     #[component(name = "null")]
@@ -29,7 +29,7 @@ pub(super) enum Value {
 }
 
 /// The record `node`.
-#[derive(ComponentType, Debug, Lower)]
+#[derive(ComponentType, Lower)]
 #[component(record)]
 pub(super) struct Node {
     #[component(name = "pointer")]

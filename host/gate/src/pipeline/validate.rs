@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_config::Mode;
-use tollgate_engine::{Answer, Engine, Overload, Subject};
+use tollgate_engine::{Answer, Engine, Fault, Overload, Subject};
 use tollgate_telemetry::metrics::Metrics;
 
 use super::audit::Audit;
@@ -27,7 +27,7 @@ use super::outcome::{Ended, Report};
 use super::passed_over::{PassedOver, Reason};
 use super::rollout::{Followed, follow_validator};
 use super::template::{Shown, Templates};
-use super::turn::{Answered, Beginning, Later, Turn, verdict};
+use super::turn::{Answered, Beginning, Called, Later, Turn, verdict};
 use crate::plugin::{Answering, Plugin, PluginSet};
 use crate::shadow::Verdict;
 use caller::Caller;
@@ -387,7 +387,12 @@ impl<'r> Round<'r> {
     ) -> Option<ValidatorCaller<'s, 'r>> {
         let index = evaluation.index;
         let answered = match std::mem::replace(&mut evaluation.step, Step::Begun) {
-            Step::Begun => return None,
+            // Every step has a result. Without one, the plugin's failure policy decides, and not silence.
+            Step::Begun => {
+                let what = "the host lost the result of the call".to_owned();
+                let called = Called::nothing(&self.subject.request);
+                (Err(Fault::EngineError { what }), called)
+            }
             Step::Ended(evaluated) => {
                 results.add(index, *evaluated, is_next);
                 return None;
